@@ -4,7 +4,7 @@ Everything here is one *trial*: agents are drawn, learn together, and the first 
 
 Examples
 --------
->>> from benchmarks._sums import Design
+>>> from benchmarks._sums_rows import Design
 >>> found = trial(Design(30, 3), [3], seed=0, n_references=20)
 >>> sorted(found.members) == sorted(found.others), len(found.secrets)
 (True, 1)
@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from benchmarks._private_sums import listen_private
-from benchmarks._sums import Design, Probe, listen, ratios
+from benchmarks._sums import head_of, listen, ratios
+from benchmarks._sums_rows import KNOWN, MIXTURE, NULL, Design, Probe
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.learner import Learner
@@ -28,10 +30,16 @@ from conovel.spec.settings import Privacy
 
 ALL = "all"
 KINDS = ("trains", "normal test", "novelty", "outlier trains", "outlier tested")
+# Known novelties are told from novelties and from normal rows that nobody has.
+KNOWN_KINDS = ("known", "known or normal", "outlier known")
 _OUTLYING, _WIDTHS = 6.0, (1, 5)  # standard deviations, and columns of an outlier
 _MOST = 30  # rows of a kind that are attacked in a trial
 _N_SECRETS, _N_VALUES = 8, 8  # rows whose first column is secret, and values to choose from
+_N_OTHERS = _N_SECRETS * _N_VALUES
 _FAR = 8.0  # standard deviations: wider intervals count as so wide
+
+
+Pairs: TypeAlias = dict[str, tuple[Probe, Probe]]  # by kind: rows of the target, and of nobody
 
 
 @dataclass(eq=False)
@@ -42,14 +50,22 @@ class Trial:
     others: dict[tuple[int, str, str], Vector] = field(default_factory=dict)
     secrets: dict[int, float] = field(default_factory=dict)  # share that is right, by agents heard
 
+    def take(self, n_heard: int, part: str, pairs: Pairs, statistics: Sequence[Vector]) -> None:
+        """Keep the statistics of all pairs, and of the rows with a secret, which are last."""
+        for k, kind in enumerate(pairs):
+            self.members[n_heard, part, kind] = statistics[2 * k]
+            self.others[n_heard, part, kind] = statistics[2 * k + 1]
+        guess = statistics[-1].reshape(-1, _N_VALUES).argmax(axis=1)
+        self.secrets[n_heard] = float((guess == _N_VALUES - 1).mean())
 
-def outliers(design: Design, n_rows: int, rng: np.random.Generator) -> Matrix:
-    """Draw rows that are six standard deviations away in one column, or in five."""
-    rows = design.normals(0, n_rows, rng)
-    for i, row in enumerate(rows):
+
+def planted(rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Move rows six standard deviations away in one column, or in five."""
+    moved = rows.copy()
+    for i, row in enumerate(moved):
         width = _WIDTHS[i % len(_WIDTHS)]
         row[rng.choice(row.size, width, replace=False)] += _OUTLYING
-    return rows
+    return moved
 
 
 def trial(
@@ -63,15 +79,15 @@ def trial(
     """Attack one network, with the sums of the first so many agents, for each of `heard`."""
     rng = np.random.default_rng([seed, design.n_known, design.n_agents])
     agents = [design.agent(j, rng) for j in range(design.n_agents)]
-    planted = outliers(design, 2 * len(_WIDTHS), rng)
-    null, mixture = agents[0].null_train, agents[0].mixture
+    null, mixture, n_planted = agents[0].null_train, agents[0].mixture, len(_WIDTHS)
     # In the place of others, so that numbers of rows say nothing.
-    null[: len(_WIDTHS)], mixture[: len(_WIDTHS)] = np.split(planted, 2)
-    agents[0] = AgentRows(null, mixture)
+    outliers = planted(design.normals(0, 2 * n_planted, rng), rng)
+    null[:n_planted], mixture[:n_planted] = np.split(outliers, 2)
+    agents[0] = AgentRows(null, mixture, agents[0].known_rows)
     references = _references(design, n_references, rng)
-    members, others = _candidates(design, agents[0], rng)
-    secret = _variants(design, null[len(_WIDTHS) :][:_N_SECRETS], rng)
-    attacked = [*members, *others, Probe(secret, False)]
+    pairs = _candidates(design, agents[0], rng)
+    secret = _variants(null[n_planted:], design.normals(0, _N_OTHERS, rng), NULL)
+    attacked = [*(one for pair in pairs.values() for one in pair), secret]
     some = agents, design, references, attacked, seed
     run = listen(*some, settings) if privacy is None else {}
     results = Trial()
@@ -81,11 +97,36 @@ def trial(
         for part in (*run, ALL):
             parts = list(run.values()) if part == ALL else [run[part]]
             statistics = ratios(parts, n_heard, design, references, attacked)
-            for k, kind in enumerate(KINDS):
-                results.members[n_heard, part, kind] = statistics[k]
-                results.others[n_heard, part, kind] = statistics[k + len(KINDS)]
-        guess = statistics[-1].reshape(-1, _N_VALUES).argmax(axis=1)
-        results.secrets[n_heard] = float((guess == _N_VALUES - 1).mean())
+            results.take(n_heard, part, pairs, statistics)
+    return results
+
+
+def known_trial(
+    design: Design,
+    heard: Sequence[int],
+    seed: int,
+    n_references: int = 150,
+    settings: Settings | None = None,
+) -> Trial:
+    """Attack the known novelties of the first agent of one network, as :func:`trial` does rows.
+
+    Only counts of known novelties are heard: they add to no other number.
+    """
+    rng = np.random.default_rng([seed, design.n_known, design.n_agents, design.n_shared])
+    agents = [design.agent(j, rng) for j in range(design.n_agents)]
+    own, n_planted = agents[0], len(_WIDTHS)
+    assert own.known_rows is not None
+    own.known_rows[:n_planted] = planted(design.novelties(n_planted, rng), rng)
+    references = [Probe(design.novelties(n_references, rng), KNOWN)]
+    pairs = _known_candidates(design, own.known_rows, rng)
+    others = design.novelties(_N_OTHERS, rng)
+    attacked = [one for pair in pairs.values() for one in pair]
+    attacked.append(_variants(own.known_rows[n_planted:], others, KNOWN))
+    run = listen(agents, design, references, attacked, seed, settings, is_known_only=True)
+    results = Trial()
+    for n_heard in heard:
+        statistics = ratios([run[KNOWN]], n_heard, design, references, attacked)
+        results.take(n_heard, KNOWN, pairs, statistics)
     return results
 
 
@@ -95,15 +136,13 @@ def _references(design: Design, n_rows: int, rng: np.random.Generator) -> list[P
     novel = max(round(n_rows * n_novel / (n_normal + n_novel)), 1)
     probes = []
     for agent in range(min(design.n_agents, 3)):
-        probes.append(Probe(design.normals(agent, n_rows, rng), False, agent))
+        probes.append(Probe(design.normals(agent, n_rows, rng), NULL, agent))
         mixture = [design.normals(agent, n_rows - novel, rng), design.novelties(novel, rng)]
-        probes.append(Probe(np.vstack(mixture), True, agent))
+        probes.append(Probe(np.vstack(mixture), MIXTURE, agent))
     return probes
 
 
-def _candidates(
-    design: Design, target: AgentRows, rng: np.random.Generator
-) -> tuple[list[Probe], list[Probe]]:
+def _candidates(design: Design, target: AgentRows, rng: np.random.Generator) -> Pairs:
     """Return rows of each kind that the target has, and as many that nobody has, or more."""
     n_planted = len(_WIDTHS)
     n_normal = design.sizes[1]
@@ -119,22 +158,34 @@ def _candidates(
         design.normals(0, _MOST, rng),
         design.normals(0, _MOST, rng),
         design.novelties(_MOST, rng),
-        outliers(design, _MOST, rng),
-        outliers(design, _MOST, rng),
+        planted(design.normals(0, _MOST, rng), rng),
+        planted(design.normals(0, _MOST, rng), rng),
     )
-    is_mixture = (False, True, True, False, True)
-    return tuple(  # type: ignore[return-value]
-        [Probe(rows, kind) for rows, kind in zip(some, is_mixture, strict=True)]
-        for some in (inside, outside)
-    )
+    roles = (NULL, MIXTURE, MIXTURE, NULL, MIXTURE)
+    rows = zip(KINDS, inside, outside, roles, strict=True)
+    return {kind: (Probe(here, role), Probe(away, role)) for kind, here, away, role in rows}
 
 
-def _variants(design: Design, rows: Matrix, rng: np.random.Generator) -> Matrix:
-    """Return each row with other values of its first column, the true one last."""
-    wide = np.repeat(rows, _N_VALUES, axis=0)
+def _known_candidates(design: Design, known_rows: Matrix, rng: np.random.Generator) -> Pairs:
+    """Return known novelties of the target, with novelties and normal rows that nobody has."""
+    n_planted = len(_WIDTHS)
+    usual, moved = known_rows[n_planted:][:_MOST], known_rows[:n_planted]
+    inside = usual, usual, moved
+    outside = (
+        design.novelties(_MOST, rng),
+        design.normals(0, _MOST, rng),
+        planted(design.novelties(_MOST, rng), rng),
+    )
+    rows = zip(KNOWN_KINDS, inside, outside, strict=True)
+    return {kind: (Probe(here, KNOWN), Probe(away, KNOWN)) for kind, here, away in rows}
+
+
+def _variants(rows: Matrix, others: Matrix, role: str) -> Probe:
+    """Return rows with other values of their first column, the true one last."""
+    wide = np.repeat(rows[:_N_SECRETS], _N_VALUES, axis=0)
     is_other = np.arange(len(wide)) % _N_VALUES < _N_VALUES - 1
-    wide[is_other, 0] = design.normals(0, len(wide), rng)[is_other, 0]
-    return wide
+    wide[is_other, 0] = others[: len(wide)][is_other, 0]
+    return Probe(wide, role)
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -158,7 +209,8 @@ def publish(agents: Sequence[AgentRows], seed: int = 0) -> Published:
     for number in range(binning.N_ROUNDS):
         totals = sum_of([learner.answer(rows) for rows in agents])
         stops = np.cumsum([one.size + 1 for one in cuts])[:-1]
-        for column, counts in enumerate(np.split(totals[2:], stops)):
+        of_intervals = totals[head_of(cuts, totals.size) :]
+        for column, counts in enumerate(np.split(of_intervals, stops)):
             below[column].update(
                 zip(cuts[column].tolist(), np.cumsum(counts)[:-1].tolist(), strict=True)
             )

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import sparse
 
-from benchmarks._sums import (
-    Design,
-    Probe,
-    Products,
-    Round,
-    one_hot,
-    products_of,
-    reference_mask,
-)
+from benchmarks._sums import Products, Round, one_hot, products_of, reference_mask
+from benchmarks._sums_rows import MIXTURE, Design, Probe
 from conovel.learning.together.private import (
     EDGES,
     GRAIN,
@@ -74,7 +67,8 @@ def listen_private(
     while not learner.is_done:
         part = "units" if learner.n_rounds == 0 else "tails"
         numbers = [learner.answer(_rows(one), noise) for one in agents]
-        expected = [learner.answer(_rows(one), _Silent()) / _BIG for one in some]
+        of_places = [learner.answer(_rows(one), _Silent()) / _BIG for one in some]
+        expected = [of_places[j % len(some)] for j in range(len(agents))]
         added = [_intervals(p) if part == "units" else _tails(p, learner) for p in probes]
         spread = noise.scale**2 * n_heard / n_rows  # of the noise, for each row
         one = Round(part, np.stack(numbers)[:, 3:], np.stack(expected)[:, 3:], added)
@@ -97,4 +91,6 @@ def _intervals(probe: Probe) -> sparse.csr_matrix:
 def _tails(probe: Probe, learner: PrivateLearner) -> sparse.csr_matrix:
     vectors = row_vectors(probe.values, learner.units).astype(np.float64)
     none = np.zeros_like(vectors)
-    return sparse.csr_matrix(np.hstack([none, vectors] if probe.is_mixture else [vectors, none]))
+    return sparse.csr_matrix(
+        np.hstack([none, vectors] if probe.role == MIXTURE else [vectors, none])
+    )

@@ -114,6 +114,38 @@ def _table(file: Path) -> Rows:
     return Rows(np.column_stack(columns).astype(np.float64), is_novel, site)
 
 
+def kinds(file: Path) -> np.ndarray:
+    """Give each novelty of a table one of two kinds: of attack or gas, or clusters of the rows."""
+    data = load(file)
+    name = file.name.split(".")[0]
+    if name == "gasdrift":
+        with np.load(file, allow_pickle=False) as archive:
+            names = [str(gas) for gas in archive["gas_names"]]
+            return archive["gas"][data.is_novel] == names.index(_NOVEL_GASES[0])
+    if name == "toniot_flows":
+        attack = read_csv(file)["Attack"].to_numpy()[data.is_novel]
+        names, counts = np.unique(attack, return_counts=True)
+        return np.isin(attack, names[np.argsort(-counts, kind="stable")][::2])
+    normal, novel = data.X[~data.is_novel], data.X[data.is_novel]
+    centre, scale = np.median(normal, axis=0), normal.std(axis=0).clip(min=1e-12)
+    units = np.arcsinh((novel - centre) / scale)
+    units /= units.std(axis=0).clip(min=1e-12)
+    return KMeans(2, n_init=4, random_state=0).fit_predict(units) == 1
+
+
+def of_another_kind(file: Path, n: int, trial: int) -> Trial:
+    """Draw one site whose tests have novelties of one kind; those of the other are labelled."""
+    data, one = load(file), kinds(file)
+    rng = np.random.default_rng([trial, n, _number(file)])
+    tested = one if trial % 2 else ~one
+    places = np.flatnonzero(data.is_novel)
+    others, kept = places[~tested], data.is_novel.copy()
+    kept[others] = False
+    rows = np.flatnonzero(~data.is_novel | kept)
+    drawn = one_site(Rows(data.X[rows], kept[rows], None), n, rng)
+    return drawn._replace(labelled=data.X[rng.permutation(others)[:N_LABELLED]])
+
+
 def one_site(data: Rows, n: int, rng: np.random.Generator) -> Trial:
     """Draw n known normals and 500 tests with 50 novelties, fewer where there are fewer."""
     nulls, novel = (rng.permutation(np.flatnonzero(of)) for of in (~data.is_novel, data.is_novel))
@@ -186,5 +218,8 @@ LAYOUTS: dict[str, Callable[[Rows, int, np.random.Generator], Trial]] = {
 
 def draw(file: Path, layout: str, n: int, trial: int) -> Trial:
     """Draw a trial; the same one for every scorer."""
-    name = int.from_bytes(hashlib.sha256(file.name.encode()).digest()[:4])
-    return LAYOUTS[layout](load(file), n, np.random.default_rng([trial, n, name]))
+    return LAYOUTS[layout](load(file), n, np.random.default_rng([trial, n, _number(file)]))
+
+
+def _number(file: Path) -> int:
+    return int.from_bytes(hashlib.sha256(file.name.encode()).digest()[:4])

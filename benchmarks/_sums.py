@@ -8,12 +8,14 @@ the covariance of what the other rows add. The log-likelihood ratio of two norma
 with and without the row, is its statistic (after Homer et al. 2008, who found persons in sums of
 genotypes). The attacker is told the centre of the target's normals, which only a coordinator
 without masks sees.
+
+Known novelties are counted in one forest only, and there by themselves: the part `known` of what
+is heard is these counts, and no other row adds to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,111 +23,65 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from conovel.experiments.gaussian import centres, novelty_centre
+from benchmarks._sums_rows import KNOWN, MIXTURE, NULL, Design, Probe
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.forest import Forest
+from conovel.learning.together.known import N_COUNTS
 from conovel.learning.together.learner import Learner
 from conovel.learning.together.moments import Whole
 from conovel.learning.together.rounds import AgentRows, Settings, sum_of
-from conovel.learning.together.scale import N_NARROW, narrow_cells
 from conovel.scorers.base import Matrix, Vector
 
-PARTS = ("bins", "moments", "trees")  # the rounds in which numbers are heard
+PARTS = ("bins", "moments", "trees", "known")  # of what is heard
 _RIDGE = 0.5  # variance of a scaled number that no reference row explains
 _BIG = 8  # rows that the mean is learnt from, for one row of an agent
-
-
-@dataclass(frozen=True)
-class Design:
-    """Agents of the paper's Gaussian design, each with the same numbers of rows.
-
-    Half of the known normals train. There are a third as many tests, a tenth of them novel.
-    """
-
-    n_known: int
-    n_agents: int
-    shift: float = 2.0
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Rows of null_train, normal rows of the mixture, and novelties, of one agent."""
-        n_tests = max(self.n_known // 3, 2)
-        n_novel = max(round(n_tests / 10), 1)
-        n_train = self.n_known // 2
-        return n_train, self.n_known - n_train + n_tests - n_novel, n_novel
-
-    def normals_centre(self, agent: int) -> Vector:
-        """Return the mean of the normal rows of an agent."""
-        centre: Vector = centres(self.shift)[agent % 3]
-        return centre
-
-    def normals(self, agent: int, n_rows: int, rng: np.random.Generator) -> Matrix:
-        """Draw normal rows of an agent."""
-        centre = self.normals_centre(agent)
-        return rng.normal(size=(n_rows, centre.size)) + centre
-
-    def novelties(self, n_rows: int, rng: np.random.Generator) -> Matrix:
-        """Draw novelties."""
-        centre = novelty_centre()
-        return rng.normal(size=(n_rows, centre.size)) + centre
-
-    def agent(self, number: int, rng: np.random.Generator, times: int = 1) -> AgentRows:
-        """Draw an agent, or one with several times as many rows."""
-        n_train, n_normal, n_novel = (times * size for size in self.sizes)
-        mixture = [self.normals(number, n_normal, rng), self.novelties(n_novel, rng)]
-        return AgentRows(self.normals(number, n_train, rng), np.vstack(mixture))
-
-
-@dataclass(eq=False)
-class Probe:
-    """Rows of one role, of which the attacker wants to know what each would add to the sums."""
-
-    values: Matrix
-    is_mixture: bool
-    agent: int = 0
-    one_by_one: list[AgentRows] = field(init=False, repr=False)
-    all_rows: AgentRows = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        none = self.values[:0]
-        pairs = ((row[np.newaxis], none) for row in self.values)
-        self.one_by_one = [AgentRows(*(p[::-1] if self.is_mixture else p)) for p in pairs]
-        both = (none, self.values) if self.is_mixture else (self.values, none)
-        self.all_rows = AgentRows(*both)
-
-    def has_centre(self, centre: Whole) -> None:
-        """Let the rows be those of an agent whose normals have this centre."""
-        for rows in (*self.one_by_one, self.all_rows):
-            rows.centre = centre
+_BIG_KNOWN = 50  # the same, for one known novelty
 
 
 class Round(NamedTuple):
-    """One round as the attacker hears it."""
+    """One round, or a part of it, as the attacker hears it."""
 
     part: str
     sums: Whole  # of each agent, of shape (n_agents, n_numbers)
-    expected: NDArray[np.float64]  # of an agent of each of the first three places
+    expected: NDArray[np.float64]  # of each agent
     added: list[sparse.csr_matrix]  # by each row of each probe
 
 
 class Ear:
     """Follows a run of sums: what is sent, what is expected, and what each probe would add."""
 
-    def __init__(self, learner: Learner, design: Design, probes: Sequence[Probe]) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        design: Design,
+        probes: Sequence[Probe],
+        is_known_only: bool = False,
+    ) -> None:
         self.learner, self.design, self.probes = learner, design, probes
+        self._is_known_only = is_known_only
         self._cuts = [binning.first_cuts()] * learner.n_columns
 
     def rounds(self, agents: Sequence[AgentRows], seed: int) -> Iterator[Round]:
         """Run all rounds."""
         learner, rng = self.learner, np.random.default_rng([seed, 99])
-        some = [self.design.agent(j, rng, _BIG) for j in range(min(len(agents), 3))]
+        some, times = [self.design.agent(j, rng, _BIG) for j in range(min(len(agents), 3))], _BIG
+        if self._is_known_only:
+            rows = self.design.novelties(_BIG_KNOWN * self.design.n_shared, rng)
+            some, times = [AgentRows(rows[:0], rows[:0], rows)], _BIG_KNOWN
+        place = [j % len(some) for j in range(len(agents))]
+        has_known = np.arange(len(agents)) < self.design.n_sharing
         while not learner.is_done:
             sums = np.stack([learner.answer(rows) for rows in agents])
-            expected = np.stack([learner.answer(rows) for rows in some]) / _BIG
+            expected = np.stack([learner.answer(rows) for rows in some])[place] / times
             part, added = self._added()
-            chosen = self._linear(sums.shape[1])
-            yield Round(part, sums[:, chosen], expected[:, chosen], [z[:, chosen] for z in added])
+            of_known = self._of_known(sums.shape[1])
+            # Of the agents at one place some have known novelties, and some have none.
+            expected[:, of_known] = np.multiply.outer(has_known, expected[0, of_known])
+            chosen = self._linear(sums.shape[1], of_known)
+            for name, at in ((part, chosen), (KNOWN, of_known)):
+                if at.any() and (name == KNOWN or not self._is_known_only):
+                    yield Round(name, sums[:, at], expected[:, at], [z[:, at] for z in added])
             totals = sum_of(list(sums))
             self._follow(totals)
             learner.take(totals)
@@ -135,58 +91,84 @@ class Ear:
         """Return the part of the run, and what each row of each probe adds in this round."""
         learner = self.learner
         if learner.n_rounds < binning.N_ROUNDS:
-            return "bins", [
-                one_hot(_places(self._cuts, p), _width(self._cuts)) for p in self.probes
-            ]
+            head = head_of(self._cuts, learner.n_numbers)
+            return "bins", [_in_intervals(self._cuts, p, head) for p in self.probes]
         for p in self.probes:
             learner.answer(p.all_rows)  # remembers them, and moves them to their nodes
         if not learner.forests:
-            return "moments", [
-                sparse.csr_matrix(np.stack([learner.answer(row) for row in p.one_by_one]))
-                for p in self.probes
-            ]
-        growing = [k for k, forest in enumerate(learner.forests) if not forest.is_grown]
-        if growing:
-            return "trees", [
-                sparse.hstack(
-                    [counted_by(learner.forests[k], p.all_rows, p.is_mixture, k) for k in growing],
-                    format="csr",
-                )
-                for p in self.probes
-            ]
-        if not learner.is_scaled:
-            return "trees", [  # spreads of the forests, which are left out
-                sparse.csr_matrix((len(p.values), learner.n_numbers)) for p in self.probes
-            ]
-        cells_of_probes = []
-        for p in self.probes:
-            cells = narrow_cells(learner.score(p.values, p.all_rows.centre))
-            cells_of_probes.append(
-                one_hot(cells[:, np.newaxis] + N_NARROW * p.is_mixture, 2 * N_NARROW)
-            )
-        return "trees", cells_of_probes
+            return "moments", self._one_by_one()
+        if self._is_growing:
+            return "trees", [self._counted(p) for p in self.probes]
+        if not self._counts_scores:  # spreads of the parts, which are left out
+            for p in self.probes:
+                p.take_parts()
+            none = [(len(p.values), learner.n_numbers) for p in self.probes]
+            return "trees", [sparse.csr_matrix(shape) for shape in none]
+        return "trees", self._one_by_one()
 
-    def _linear(self, n_numbers: int) -> slice:
-        """Leave out what is no sum over rows: numbers of rows, their squares, squares of sums."""
-        size = self.learner.n_columns
-        if self.learner.n_rounds < binning.N_ROUNDS:
-            return slice(2, None)
+    def _one_by_one(self) -> list[sparse.csr_matrix]:
+        answer = self.learner.answer
+        answers = ([answer(row) for row in p.one_by_one] for p in self.probes)
+        return [sparse.csr_matrix(np.stack(some)) for some in answers]
+
+    @property
+    def _is_growing(self) -> bool:
+        known_part = self.learner.known_part
+        all_grown = all(forest.is_grown for forest in self.learner.forests)
+        return not all_grown or (known_part is not None and not known_part.forest.is_grown)
+
+    @property
+    def _counts_scores(self) -> bool:
+        """Whether all trees are grown, and rows are counted by their scores."""
+        return self.learner.is_scaled or self.learner.n_numbers == N_COUNTS
+
+    def _counted(self, p: Probe) -> sparse.csr_matrix:
+        """Return at which candidates of this level of all forests each row is counted."""
+        rows, known_part, parts = p.all_rows, self.learner.known_part, []
+        n_rows = len(p.values)
+        for forest, nodes in zip(self.learner.forests, rows.nodes, strict=True):
+            if not forest.is_grown:
+                at = np.arange(len(rows.values))
+                parts.append(counted_by(forest, rows.codes, nodes, p.role == MIXTURE, at, n_rows))
+        if known_part is not None and not known_part.forest.is_grown:
+            is_there = ~rows.is_held if p.role == NULL else np.full(n_rows, p.role == KNOWN)
+            own = rows.known_codes, rows.known_nodes, p.role == KNOWN
+            parts.append(counted_by(known_part.forest, *own, np.flatnonzero(is_there), n_rows))
+        return sparse.hstack(parts, format="csr")
+
+    def _of_known(self, n_numbers: int) -> NDArray[np.bool_]:
+        """Mark the counts of known novelties: every second number of their forest."""
+        known_part = self.learner.known_part
+        marks = np.zeros(n_numbers, dtype=np.bool_)
+        if known_part is not None and not known_part.forest.is_grown:
+            marks[n_numbers - known_part.forest.n_numbers + 1 :: 2] = True
+        return marks
+
+    def _linear(self, n_numbers: int, of_known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Leave out what is no sum over rows: numbers of rows, their squares, squares of sums.
+
+        Counts of known novelties are a part of their own.
+        """
+        size, chosen = self.learner.n_columns, ~of_known
         n_products = size * (size + 1) // 2
-        if n_numbers == moments.n_sums(size):
-            return slice(3, 3 + size + n_products)
-        if not self.learner.forests and n_numbers == 1 + n_products + 4 * size:
+        if self.learner.n_rounds < binning.N_ROUNDS:
+            chosen[: head_of(self._cuts, n_numbers)] = False
+        elif not self.learner.forests and n_numbers == moments.n_sums(size):
+            chosen[:3] = chosen[3 + size + n_products :] = False
+        elif not self.learner.forests and n_numbers == 1 + n_products + 4 * size:
             # Products follow from the sums before and the centres. Third and fourth powers of
             # each column are left out.
-            return slice(0, 0)
-        if all(forest.is_grown for forest in self.learner.forests) and n_numbers <= 4:
-            return slice(0, 0)  # a few numbers of all rows together
-        return slice(None)
+            chosen[:] = False
+        elif self.learner.forests and not (self._is_growing or self._counts_scores):
+            chosen[:] = False  # a few numbers of all rows together
+        return chosen
 
     def _follow(self, totals: Whole) -> None:
         """Follow how the intervals are divided, as every party does."""
         if self.learner.n_rounds < binning.N_ROUNDS:
             stops = np.cumsum([cuts.size + 1 for cuts in self._cuts])[:-1]
-            pairs = zip(self._cuts, np.split(totals[2:], stops), strict=True)
+            head = head_of(self._cuts, totals.size)
+            pairs = zip(self._cuts, np.split(totals[head:], stops), strict=True)
             least = self.learner.settings.least
             self._cuts = [binning.refined(cuts, counts, least) for cuts, counts in pairs]
 
@@ -213,39 +195,59 @@ def one_hot(places: NDArray[np.int64], width: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((ones, places.ravel(), starts), shape=(n_rows, width))
 
 
-def _width(cuts: Sequence[binning.Keys]) -> int:
-    return 2 + sum(one.size + 1 for one in cuts)
+def head_of(cuts: Sequence[binning.Keys], n_numbers: int) -> int:
+    """Return how many numbers of a round of bins come before the counts in intervals."""
+    return n_numbers - sum(one.size + 1 for one in cuts)
 
 
-def _places(cuts: Sequence[binning.Keys], probe: Probe) -> NDArray[np.int64]:
-    starts = 2 + np.cumsum([0, *(one.size + 1 for one in cuts)])[:-1]
-    keys = probe.all_rows.keys.T
+def _in_intervals(cuts: Sequence[binning.Keys], p: Probe, head: int) -> sparse.csr_matrix:
+    sizes = [one.size + 1 for one in cuts]
+    starts = head + np.cumsum([0, *sizes])
+    keys = p.all_rows.keys.T
     at_columns = [
         start + np.searchsorted(one, column, side="right")
-        for start, one, column in zip(starts, cuts, keys, strict=True)
+        for start, one, column in zip(starts, cuts, keys, strict=False)
     ]
-    return np.stack(at_columns, axis=1)
+    if p.role == KNOWN:  # not counted in intervals
+        return sparse.csr_matrix((len(p.values), int(starts[-1])))
+    return one_hot(np.stack(at_columns, axis=1), int(starts[-1]))
 
 
 def counted_by(
-    forest: Forest, rows: AgentRows, is_mixture: bool, number: int = 0
+    forest: Forest,
+    codes: Whole,
+    nodes: Whole,
+    is_second: bool,
+    lines_of: NDArray[np.intp],
+    n_lines: int,
 ) -> sparse.csr_matrix:
-    """Return at which candidates of this level each row is counted."""
+    """Return at which candidates of this level each row is counted.
+
+    Parameters
+    ----------
+    forest : Forest
+    codes, nodes : arrays
+        Bins of the rows, and their nodes in each tree.
+    is_second : bool
+        Whether the rows are counted as those of the second kind.
+    lines_of : array
+        The line of each row in what is returned.
+    n_lines : int
+    """
     places = forest.places()
     lines, columns = [], []
     n_candidates = forest.candidates.shape[1]
-    for tree, nodes in enumerate(rows.nodes[number]):
-        place = places[tree, nodes]
+    for tree, own in enumerate(nodes):
+        place = places[tree, own]
         at = np.flatnonzero(place >= 0)
         column, cut = np.moveaxis(forest.candidates[place[at]], 2, 0)
-        codes = np.take_along_axis(rows.codes[at], np.maximum(column, 0), axis=1)
-        row, candidate = np.nonzero((column >= 0) & (codes <= cut))
-        lines.append(at[row])
-        columns.append((place[at][row] * n_candidates + candidate) * 2 + is_mixture)
+        bins = np.take_along_axis(codes[at], np.maximum(column, 0), axis=1)
+        row, candidate = np.nonzero((column >= 0) & (bins <= cut))
+        lines.append(lines_of[at[row]])
+        columns.append((place[at][row] * n_candidates + candidate) * 2 + is_second)
     line, numbers = np.concatenate(lines), np.concatenate(columns)
     ones = np.ones(line.size, dtype=np.float32)
-    shape = (len(rows.values), forest.n_numbers)
-    return sparse.csr_matrix((ones, (line, numbers)), shape=shape)
+    return sparse.csr_matrix((ones, (line, numbers)), shape=(n_lines, forest.n_numbers))
 
 
 class Products(NamedTuple):
@@ -253,7 +255,7 @@ class Products(NamedTuple):
 
     of_probes: Matrix  # of shape (n_probes, n_probes)
     with_sums: Matrix  # of shape (n_probes, n_agents)
-    with_expected: Matrix  # of shape (n_probes, number of different agents)
+    with_expected: Matrix  # of the same shape
 
 
 def products_of(one: Round, is_reference: NDArray[np.bool_], noise: float = 0.0) -> Products:
@@ -288,13 +290,15 @@ def listen(
     attacked: Sequence[Probe],
     seed: int,
     settings: Settings | None = None,
+    *,
+    is_known_only: bool = False,
 ) -> dict[str, Products]:
     """Run the rounds of these agents; return what is heard in each part of the run."""
     learner = Learner(agents[0].values.shape[1], len(agents), seed, settings)
     probes = [*references, *attacked]
     is_reference = reference_mask(references, probes)
     heard: dict[str, Products] = {}
-    for one in Ear(learner, design, probes).rounds(agents, seed):
+    for one in Ear(learner, design, probes, is_known_only).rounds(agents, seed):
         new = products_of(one, is_reference)
         old = heard.get(one.part)
         heard[one.part] = Products(*map(np.add, old, new)) if old else new
@@ -315,28 +319,28 @@ def ratios(
     ridge for what they do not explain. So all is in inner products with them.
     """
     total = Products(*(np.sum(some, axis=0) for some in zip(*heard, strict=True)))
-    place = [j % 3 for j in range(n_heard)]
-    gap = total.with_sums[:, :n_heard].sum(axis=1) - total.with_expected[:, place].sum(axis=1)
+    gap = (total.with_sums - total.with_expected)[:, :n_heard].sum(axis=1)
     probes = [*references, *attacked]
     stops = np.cumsum([len(p.values) for p in probes])
     spans = [slice(stop - len(p.values), stop) for stop, p in zip(stops, probes, strict=True)]
-    n_train, *n_mixture = design.sizes
-    sizes = n_train, sum(n_mixture)
-    by_group = {(p.agent, p.is_mixture): k for k, p in enumerate(references)}
-    rows, weights = [], []  # of reference rows: how to centre them, and what they stand for
+    by_group = {(p.agent, p.role): k for k, p in enumerate(references)}
+    rows, weights, n_all = [], [], 0  # of reference rows, what they stand for, and all rows
     centring = np.eye(stops[-1])
     for probe, span in zip(probes, spans, strict=True):
-        group = spans[by_group[probe.agent, probe.is_mixture]]
+        group = spans[by_group[probe.agent, probe.role]]
         centring[span, group] -= 1 / (group.stop - group.start)
     for probe, span in zip(references, spans, strict=False):
-        n_rows = sizes[probe.is_mixture] * place.count(probe.agent)
-        if n_rows:
+        n_rows = design.n_heard(probe.role, probe.agent, n_heard)
+        if n_rows and np.diag(total.of_probes)[span].any():  # others add nothing in these parts
+            n_all += n_rows
             rows.append(np.arange(span.start, span.stop))
             weights.append(np.full(rows[-1].size, np.sqrt(n_rows / rows[-1].size)))
+    if not rows:
+        return [np.zeros(len(p.values)) for p in attacked]
     inner, surprise = centring @ total.of_probes @ centring.T, centring @ gap
     at, weight = np.concatenate(rows), np.concatenate(weights)
     explained = inner[np.ix_(at, at)] * np.multiply.outer(weight, weight)
-    ridge = _RIDGE * sum(sizes) * n_heard
+    ridge = _RIDGE * n_all
     factor = cho_factor(explained + ridge * np.eye(at.size))
     statistics = []
     for span in spans[len(references) :]:

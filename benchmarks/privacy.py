@@ -1,13 +1,14 @@
 """What models give away about the rows behind them, against bytes and power.
 
     python -m benchmarks privacy [--shadows 240] [--trials 10] [--shift 2] [--only NAME ...]
-        [--out FILE] [--means FILE]
+        [--out FILE] [--means FILE] [--shared 20]
 
 Rows are those of the paper's Gaussian design; an agent has 1000 known normals and 333 tests, 33 of
 them novel. The attacks are those of `conovel privacy` (conovel.experiments.attacks). Power is that
 of three agents in the regime `full` at level 0.1 that score and send with the scorer of the line.
 ``--out`` gets all numbers as JSON. ``--means`` writes the table of all lines in it as CSV, from
-which docs/figures.py draws. ``--only`` without names only prints the table.
+which docs/figures.py draws. ``--only`` without names only prints the table. With ``--shared`` an
+agent also has about so many known novelties, which are attacked, too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sklearn.linear_model import LogisticRegression
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.experiments.privacy import (
+    KNOWN,
     Measured,
     attack_all,
     design_pool,
@@ -108,7 +110,9 @@ def strongest(found: list[Measured], target: str, at: str) -> str:
 
 def row_of(line: Line, found: list[Measured], power: Any, named: Any) -> list[str]:
     """Return the cells of a line."""
-    targets = ("rows that train", "normal test rows", "novelties")
+    targets: tuple[str, ...] = ("rows that train", "normal test rows", "novelties")
+    if any(one.target == KNOWN for one in found):
+        targets += (KNOWN,)
     outliers = [
         strongest(found, f"outlier in {n} column{'s' * (n > 1)} that {role}", "detected")
         for role in ("trains", "is tested")
@@ -142,6 +146,7 @@ def main() -> None:
     parser.add_argument("--shift", type=float, default=2.0)
     parser.add_argument("--known", type=int, default=1000, help="known normals of an agent")
     parser.add_argument("--tests", type=int, default=333, help="tests of an agent")
+    parser.add_argument("--shared", type=int, default=0, help="known novelties of an agent")
     parser.add_argument("--only", nargs="*", help="names of lines")
     parser.add_argument("--means", type=Path, help="write the table to this CSV file")
     parser.add_argument("--out", type=Path, default=Path("privacy.json"))
@@ -149,8 +154,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     wanted = options.only
     chosen = [one for one in lines() if wanted is None or one.exchange.name in wanted]
-    pool = design_pool(options.shift, 1, options.known, options.tests)
-    heads = "sent|bytes|power|trains|normal test|novelty|1 col. trains|5 col. trains"
+    pool = design_pool(options.shift, 1, options.known, options.tests, options.shared)
+    heads = "sent|bytes|power|trains|normal test|novelty" + "|known" * (options.shared > 0)
+    heads += "|1 col. trains|5 col. trains"
     heads += "|1 col. tested|5 col. tested|extremes|midpoints"
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
     for line in track(chosen, "exchanges", transient=True):

@@ -1,6 +1,7 @@
 """What the sums of agents that learn together give away about single rows, to whom.
 
     python -m benchmarks sums [--rows 100] [--trials 4] [--references 100] [--repeat 10] [--out F]
+        [--privacy 4] [--shared 20 100]
 
 Rows are those of the paper's Gaussian design at shift 2. An agent has `rows` known normals, of
 which half train, and a third as many tests, a tenth of them novel. The first agent is attacked
@@ -15,6 +16,10 @@ values. The second table: the share of values that are told to 0.01 standard dev
 runs tell about a row that only the second has; in how many of `repeat` networks a lying agent
 tells that a person is there, and by mistake that an absent one is. `--out` gets all as JSON. With
 `--privacy 4` the first table is about sums with that much noise, shared if several are heard.
+
+With `--shared 20 100` there is one table only, about so many known novelties of an agent, of the
+first one alone or of each: AUC against novelties and against normal rows that nobody has, outlying
+known novelties that are detected, and how often the secret first column of one is told.
 """
 
 from __future__ import annotations
@@ -28,12 +33,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _listening as listening
-from benchmarks._listening import KINDS, Trial
-from benchmarks._sums import Design
+from benchmarks._listening import KINDS, KNOWN_KINDS, Trial
+from benchmarks._sums_rows import Design
 from conovel.experiments.attacks import area, detected_at
 from conovel.spec.settings import Privacy, as_privacy
 
 VIEWS = {3: (1, 2, 3), 10: (10,)}  # agents, and of how many the sums are heard
+# Agents, how many of them share known novelties, and of how many the sums are heard.
+KNOWN_VIEWS = ((3, 1, (1, 3)), (10, 1, (10,)), (3, 3, (1, 2, 3)), (10, 10, (10,)))
 FALSE_ALARMS = 0.01
 
 
@@ -85,6 +92,38 @@ def membership(
             yield line
 
 
+def known_membership(
+    n_rows: int, n_shared: int, n_trials: int, n_references: int
+) -> Iterator[dict[str, Any]]:
+    for n_agents, n_sharing, views in KNOWN_VIEWS:
+        design = Design(n_rows, n_agents, n_shared=n_shared, n_sharing=n_sharing)
+        trials = [
+            listening.known_trial(design, views, seed, n_references) for seed in range(n_trials)
+        ]
+        for heard in views:
+            line: dict[str, Any] = {"rows": n_rows, "shared": n_shared, "sharing": n_sharing}
+            line |= {"agents": n_agents, "heard": heard}
+            line |= {kind: strongest(trials, heard, kind) for kind in KNOWN_KINDS[:2]}
+            line[KNOWN_KINDS[2]] = detected(trials, heard, KNOWN_KINDS[2])
+            line["secret"] = mean_and_error([one.secrets[heard] for one in trials])
+            yield line
+
+
+def print_known(options: argparse.Namespace) -> list[dict[str, Any]]:
+    print("| rows | known | at agents | agents | heard |", " | ".join(KNOWN_KINDS), "| secret |")
+    print("|" + "---:|" * (len(KNOWN_KINDS) + 6))
+    kept = []
+    for n_rows in options.rows:
+        for n_shared in options.shared:
+            sizes = n_rows, n_shared, options.trials, options.references
+            for line in known_membership(*sizes):
+                heads = [line[k] for k in ("rows", "shared", "sharing", "agents", "heard")]
+                cells = [f"{line[k][0]:.3f} ± {line[k][1]:.3f}" for k in (*KNOWN_KINDS, "secret")]
+                print("|", " | ".join([*map(str, heads), *cells]), "|", flush=True)
+                kept.append(line)
+    return kept
+
+
 def values(n_rows: int, n_agents: int, repeat: int) -> dict[str, Any]:
     design = Design(n_rows, n_agents)
     known, width, again, guess = [], [], [], []
@@ -123,8 +162,15 @@ def main() -> None:
     parser.add_argument("--references", type=int, default=100, help="rows of each kind and agent")
     parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--privacy", help="ε: attack sums with noise")
+    parser.add_argument("--shared", type=int, nargs="+", help="known novelties of an agent")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    kept = print_known(options) if options.shared else print_tables(options)
+    if options.out:
+        options.out.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def print_tables(options: argparse.Namespace) -> list[dict[str, Any]]:
     privacy = as_privacy(options.privacy)
     kept: list[dict[str, Any]] = []
     if options.trials > 1:
@@ -151,8 +197,7 @@ def main() -> None:
             ends = f"{line['found']} of {options.repeat} | {line['by mistake']}"
             print(f"| {n_rows} | {n_agents} |", " | ".join(cells), f"| {ends} |", flush=True)
             kept.append(line)
-    if options.out:
-        options.out.write_text(json.dumps(kept, indent=1) + "\n")
+    return kept
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=chromium)
         site, together = pages["site"], pages["network"]
         photograph(browser, together, "report-network", 1180, 900, "light")
+        photograph(browser, together, "report-list", 1180, 640, "light", "Choose a list")
         photograph(browser, together, "report-decision", 1180, 1120, "light", "How it was decided")
         photograph(browser, together, "report-counts", 1180, 1080, "dark", "The counts")
         photograph(browser, site, "report-phone", 390, 844, "light")

@@ -80,16 +80,19 @@ def runs() -> list[Any]:
 
 @cache
 def detectors() -> list[bytes]:
-    """Detectors that were kept: a linear one, a forest, a blend."""
+    """Detectors that were kept: a linear one, a forest, a blend, one with known novelties."""
     from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415
 
     import conovel as cn  # noqa: PLC0415
 
     scorers = "logistic", RandomForestClassifier(3, max_depth=2), "refined-linear"
-    return [
+    made = [
         cn.AdaDetect(scorer, 0.2, random_state=0).keep(_rows(0, 120), _rows(1, 60, 9)).to_bytes()
         for scorer in scorers
     ]
+    one_class = cn.AdaDetect("isolation-forest", 0.2, random_state=0)
+    samples = _rows(0, 120), None, _rows(1, 9, 9)
+    return [*made, one_class.keep(*samples, explain=True, confidence=0.9).to_bytes()]
 
 
 @cache

@@ -43,6 +43,7 @@ def make_files() -> None:
     for name in ("today", "march", "n1", "s1"):
         pa_csv.write_csv(rows(120, 30), f"{name}.csv")
     pa_csv.write_csv(rows(600, 60, fraud=[int(i < 60) for i in range(600)]), "past.csv")
+    pa_csv.write_csv(rows(20, 20), "frauds.csv")
 
 
 def name_rows(command: list[str]) -> None:

@@ -75,7 +75,11 @@ def test_a_detector_of_very_many_parts_is_refused_before_any_is_built(monkeypatc
         inner = [nested(width, depth - 1) for _ in range(width)] if depth else []
         return {"kind": "folds", "scale": "ordinal", "settings": {}, "arrays": {}, "parts": inner}
 
-    header = {"settings": {}, "model": nested(12, 3), "arrays": [["f8", [1]], ["f8", [0, 2]]]}
+    header = {
+        "settings": {},
+        "model": nested(12, 3),
+        "arrays": [["f8", [1]], *[["f8", [0, 2]]] * 2],
+    }
     data = mutation.as_json(header)
     content = kept_file._START.pack(kept_file.MAGIC, kept_file.VERSION, len(data)) + data
     content += bytes(8)

@@ -18,21 +18,22 @@ from conovel.models.wire import Surrogate
 # A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
-    max_train_rows=100000, repeats=1, schema=None, ties='against')
+    max_train_rows=100000, repeats=1, schema=None, confidence=None, ties='against')
 AdaDetect.decision_function(X)
 AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
     ledger=None, verdicts=None, name=None, check=True)
-AdaDetect.fit(X, y=None, *, X_unlabelled=None)
+AdaDetect.fit(X, y=None, *, X_unlabelled=None, X_known=None)
 AdaDetect.fit_predict
-AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
+AdaDetect.keep(X_null, X_unlabelled=None, X_known=None, *, explain=False, confidence=None,
+    on_stage=None)
 AdaDetect.kept_
 AdaDetect.predict(X)
 AdaDetect.read_fitted(X)
 AdaDetect.score_samples(X)
-AdaDetect.set_fit_request(*, X_unlabelled='$UNCHANGED$')
+AdaDetect.set_fit_request(*, X_known='$UNCHANGED$', X_unlabelled='$UNCHANGED$')
 AdaDetect.settings()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
-    seed=None)
+    seed=None, X_known=None)
 Automatic(n_folds=4, random_state=None, shape=None)
 Automatic.candidates()
 Automatic.fit(training)
@@ -70,7 +71,10 @@ Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows,
 Detection.adjusted
 Detection.cells
 Detection.cells_as_plain()
+Detection.certificate(result, confidence=0.95)
 Detection.columns()
+Detection.conditional
+Detection.confidence
 Detection.explain(top=3)
 Detection.floor
 Detection.headline
@@ -78,6 +82,7 @@ Detection.histogram
 Detection.ledger
 Detection.level
 Detection.most_novel_reasons(most=10000)
+Detection.n_known
 Detection.n_rejected
 Detection.normal_at
 Detection.p_values
@@ -96,14 +101,16 @@ Detection.to_frame()
 Drift(n_rows, p_value, columns, places, traces)
 Drift.drifting(level=Fraction(1, 100))
 Drift.trace(column)
-Evaluation(trials, level, normal, by_order)
+Evaluation(trials, level, normal, by_order, by_known=<factory>)
 Evaluation.fdp
 Evaluation.headline
 Evaluation.n_warned
+Evaluation.plot(ax=None)
 Evaluation.power
 Evaluation.spread(what)
 Evaluation.to_dict()
 Evaluation.warnings
+Evaluation.with_known(n_known)
 Evidence(values, codes)
 Evidence.to_list()
 EvidenceRound(k, counts)
@@ -113,7 +120,7 @@ Finding(kind, message, fix, columns=(), agent='', numbers=<factory>, trace=())
 Finding.breaks_promise
 Finding.of_agent(name)
 Finding.to_dict()
-FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None, known=None)
+FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None, by_known=None)
 FittedScorer.by_row
 FittedScorer.choices
 FittedScorer.flat
@@ -123,14 +130,18 @@ Guarantee(statement, assumptions, paragraph='')
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
 KeptDetector(level, scorer, imitated, schema, columns, kinds, n_features, n_train,
-    n_unlabelled, unlabelled, calibration_scores, model, normals, software)
+    n_unlabelled, unlabelled, calibration_scores, model, normals, software, n_known=0,
+    novelties=None, confidence=None)
+KeptDetector.conditional
 KeptDetector.detect(X_test, *, ids=None, level=None, on_stage=None, ledger=None, name=None,
     check=True)
 KeptDetector.digest
 KeptDetector.explainer
 KeptDetector.fitted
 KeptDetector.from_bytes(data)
+KeptDetector.in_the_long_run
 KeptDetector.load(path)
+KeptDetector.long_run
 KeptDetector.margins(X)
 KeptDetector.n_calibration
 KeptDetector.read(X, name='X')
@@ -140,6 +151,7 @@ KeptDetector.to_bytes()
 Ledger(level=0.1, final=False, n_batches=30)
 Ledger.add(ranks, n_calibration, facts, ids=None, name=None)
 Ledger.add_of_network(rejected, network, facts, ids=None, name=None)
+Ledger.certificate(ledger, confidence=0.95)
 Ledger.count(k)
 Ledger.decisions()
 Ledger.history
@@ -166,11 +178,12 @@ ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
-    min_group_rows=1, masks=False, ties='against')
+    min_group_rows=1, masks=False, confidence=None, ties='against')
 Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
-    batch=None)
+    batch=None, mean=None, confidence=None)
+NetworkRun.certificate(run, confidence=0.95)
 NetworkRun.groups
 NetworkRun.headline
 NetworkRun.n_bytes
@@ -236,6 +249,7 @@ SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows
     choices=<factory>, explainer=None, warnings=(), parts=<factory>)
 SiteResult.cells
 SiteResult.cells_as_plain()
+SiteResult.certificate(result, confidence=0.95)
 SiteResult.columns()
 SiteResult.explain(top=3)
 SiteResult.floor
@@ -261,7 +275,7 @@ Storey.null_count(below, n_calibration, m)
 Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
     conovel.models.linear.Dense | conovel.models.quantized.forest.QuantizedForest |
     conovel.models.quantized.dense.QuantizedDense
-TrainingSet(null_train, mixture, known=None)
+TrainingSet(null_train, mixture, known_rows=None)
 TrainingSet.labelled()
 TrainingSet.n_known
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
@@ -298,9 +312,9 @@ conformal_ranks(calibration_scores, test_scores)
 decode(message, *, schema=None)
 e_bh(e_values, level, *, denominator=1)
 encode(model, *, bits=None, schema=b'\x00\x00\x00\x00')
-evaluate(X, label, *, order=None, trials=None, normal=None, test_share='0.3', keep=(),
-    level=0.1, scorer=None, train_fraction=None, pi0=None, random_state=0, schema=None,
-    on_stage=None)
+evaluate(X, label, *, order=None, trials=None, normal=None, test_share='0.3', known_share=None,
+    X_known=None, keep=(), level=0.1, scorer=None, train_fraction=None, pi0=None,
+    random_state=0, schema=None, on_stage=None)
 fast_lsu(blocks, level, *, pi0=None, liars=0)
 infer_schema(X_null, X_test=None, *, kinds=None)
 reject(calibration_scores, test_scores, level)
@@ -419,6 +433,7 @@ def test_options_of_a_network_mean_what_they_mean_in_adadetect():
         "pi0",
         "repeats",
         "schema",
+        "confidence",
         "ties",
     ]
     for name in shared:

@@ -79,6 +79,38 @@ def test_fit_says_what_it_kept(here):
     assert said["digest"] == cn.KeptDetector.load("one.conovel").digest
 
 
+def test_fit_with_known_novelties_and_confidence(here):
+    table(7, 25, 25).drop(columns="txn").assign(kind="mule account").to_csv(
+        "known.csv", index=False
+    )
+    files = ["--null", "normal.csv", "--unlabelled", "past.csv", "--known", "known.csv"]
+    options = ["--scorer", "logistic", "--id", "txn", "--explain", "--out", "c.conovel"]
+    result = run("fit", *files, *options, "--confidence", "0.9")
+    assert result.exit_code == 0, result.output
+    assert "25 train" in result.output
+    assert "probability 0.9" in " ".join(result.output.split())
+    kept = cn.KeptDetector.load("c.conovel")
+    assert (kept.n_known, str(kept.confidence)) == (25, "9/10")
+    assert kept.novelties.kinds == ("mule account",) * 25
+    told = json.loads(run("fit", *files, *options, "--json").output)
+    assert (told["n_known"], told["confidence"]) == (25, None)
+    assert 0 < told["long_run"]["low"] < told["long_run"]["high"] < 1
+    options = ["--detector", "c.conovel", "--id", "txn", "--out", "flagged.csv"]
+    result = run("detect", "--test", "day2.csv", *options, "--level", "0.3")
+    assert result.exit_code == 0, result.output
+    assert run("verify", "flagged.csv.json").exit_code == 0, run(
+        "verify", "flagged.csv.json"
+    ).output
+    assert run("report", "flagged.csv.json").exit_code == 0
+    flagged = pd.read_csv("flagged.csv")
+    assert flagged["rejected"].any()
+    assert (flagged.loc[flagged["rejected"], "known_kind"] == "mule account").any()
+    content = json.loads(Path("flagged.csv.json").read_text())
+    for change in ({"confidence": "1/2"}, {"confidence": "2"}, {"n_calibration": 2**40}):
+        Path("other.json").write_text(json.dumps(content | change))
+        assert run("verify", "other.json").exit_code != 0
+
+
 def test_a_kept_detector_decides_as_in_python_and_is_verified(here):
     options = ["--detector", "d.conovel", "--id", "txn", "--out", "flagged.csv"]
     result = run("detect", "--test", "day2.csv", *options)

@@ -1,10 +1,12 @@
 """Attacks on models: they find what is planted, and nothing where there is nothing."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from typer.testing import CliRunner
 
@@ -19,6 +21,7 @@ from conovel.experiments.attacks import (
     likelihood_ratio,
 )
 from conovel.experiments.privacy import (
+    KNOWN,
     NOVELTIES,
     TRAINING,
     design_pool,
@@ -29,6 +32,7 @@ from conovel.experiments.privacy import (
 )
 from conovel.experiments.shadows import ROLES, Exchange, draw_shadow
 from conovel.site.sent.private_surrogate import make_private_surrogate
+from conovel.site.sent.surrogate import encode
 from conovel.spec.settings import as_privacy
 
 DEEP = RandomForestClassifier(10, random_state=0)
@@ -92,6 +96,44 @@ def test_deep_forests_give_rows_away_and_small_models_do_not():
     assert deep.midpoints > 0.9
     assert math.isnan(compact.midpoints)
     assert "middle of two rows' values" in deep.in_words
+
+
+def known_auc(found):
+    return max(one.leakage.auc for one in found if one.target == KNOWN)
+
+
+def test_known_novelties_are_found_where_a_model_is_learnt_from_them_itself(monkeypatch):
+    pool = design_pool(2.0, seed=0, n_known=100, n_tests=60, n_shared=20)
+    exchange = Exchange("compact", DEEP)
+    assert known_auc(measure_privacy(pool, [exchange], n_shadows=24)) < 0.6
+
+    def sent_itself(bits, local, training, seed, **_):
+        rows = np.vstack([training.null_train, training.known_rows])
+        labels = np.arange(len(rows)) >= len(training.null_train)
+        return encode(clone(DEEP).set_params(bootstrap=False).fit(rows, labels))
+
+    monkeypatch.setattr(shadows, "make_surrogate", sent_itself)
+    assert known_auc(measure_privacy(pool, [exchange], n_shadows=24)) > 0.8
+
+
+def test_known_novelties_of_a_shadow_agent_change_its_model_and_no_other_row():
+    """Otherwise an attack that finds none of them says nothing."""
+    pool = design_pool(2.0, seed=1, n_shared=20)
+    drawn = [
+        draw_shadow(p, [Exchange("compact")], 0, 0) for p in (pool, replace(pool, known_rows=None))
+    ]
+    np.testing.assert_array_equal(drawn[0].rows, drawn[1].rows)
+    assert 10 < drawn[0].known_rows.sum() < 30
+    scores = [one.models[0][0].score(pool.tests) for one in drawn]
+    assert (scores[0] != scores[1]).mean() > 0.5
+
+
+def test_every_known_normal_is_behind_several_runs():
+    pool = design_pool(2.0, seed=0, n_known=60, n_tests=30)
+    found = measure_privacy(pool, [Exchange("two runs", DEEP, None, n_runs=2)], n_shadows=8)
+    # A known normal trains in some of the runs, so all that an agent has are members.
+    numbers = found[0].leakage.n_members, found[0].leakage.n_others
+    assert sum(numbers) == 8 * len(pool.normals)
 
 
 def test_shadow_agents_have_the_canary_that_they_say():

@@ -86,3 +86,60 @@ def test_what_looks_like_a_label_can_be_kept(rows):
     assert "label" in found.n_warned
     counts = rows.assign(errors=np.where(np.arange(800) % 10 == 3, RNG.poisson(2, 800), 0))
     assert cn.evaluate(counts, "kind", **settings).trials  # counts of errors are features
+
+
+@pytest.fixture(scope="module")
+def weak():
+    """Rows in which known novelties help."""
+    rng = np.random.default_rng(3)
+    novel = np.arange(1200) % 5 == 0
+    return rng.normal(size=(1200, 6)) + 1.2 * novel[:, None], novel
+
+
+def test_known_novelties_are_never_tested_and_trials_are_the_same(weak):
+    X, novel = weak
+    found = cn.evaluate(X, novel, trials=2, scorer="logistic", known_share="1/2")
+    assert list(found.by_known) == [0, 5, 20, 100]
+    assert found.by_known[0] == found.trials
+    sizes = {tuple(t[:3] for t in trials) for trials in found.by_known.values()}
+    assert len(sizes) == 1
+    assert all(t.n_test == 360 and t.n_novel <= 120 for t in found.trials)
+    assert [t.n_null for t in found.trials] == [
+        960 - (360 - t.n_novel) for t in found.trials
+    ]  # all normal rows that are not tested
+    assert found.with_known(100).power > found.power
+    plain = found.to_dict()["by_known"]
+    assert [one["n_known"] for one in plain] == [0, 5, 20, 100]
+    assert plain[-1]["power"] == found.with_known(100).power
+    labels = [text.get_text() for text in found.plot().get_xticklabels()]
+    assert labels == ["0", "5", "20", "100"]
+
+
+def test_known_novelties_by_order_come_first(weak):
+    X, novel = weak
+    found = cn.evaluate(X, novel, order="file", trials=2, scorer="logistic", known_share=0.1)
+    assert list(found.by_known) == [0, 5, 16]  # of 168 novelties before the tests
+    without = cn.evaluate(X, novel, order="file", trials=2, scorer="logistic")
+    assert without.trials == found.trials
+    assert not without.by_known
+    with pytest.raises(cn.InputError, match="known_share"):
+        without.plot()
+
+
+def test_known_rows_from_elsewhere(weak):
+    X, novel = weak
+    far = cn.evaluate(X, novel, trials=1, scorer="logistic", X_known=X[novel][:50])
+    assert "known_among_tests" in far.n_warned
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"known_share": 0.001}, "raise known_share"),
+        ({"known_share": 2}, "known_share"),
+        ({"known_share": 0.5, "X_known": np.ones((1, 6))}, "leave out X_known"),
+    ],
+)
+def test_known_shares_that_are_refused(weak, settings, words):
+    with pytest.raises(cn.InputError, match=words):
+        cn.evaluate(*weak, trials=1, **settings)

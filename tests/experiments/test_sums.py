@@ -5,8 +5,9 @@ import pytest
 
 from benchmarks import _listening as listening
 from benchmarks import sums as benchmark
-from benchmarks._listening import ALL, KINDS
-from benchmarks._sums import Design, Ear, Probe, Products, counted_by, listen, ratios
+from benchmarks._listening import ALL, KINDS, KNOWN_KINDS
+from benchmarks._sums import Ear, Products, counted_by, listen, ratios
+from benchmarks._sums_rows import KNOWN, MIXTURE, NULL, Design, Probe
 from conovel.experiments.attacks import area
 from conovel.learning.together import bins
 from conovel.learning.together.learner import AgentRows, Learner, Settings, sum_of
@@ -35,8 +36,8 @@ def test_the_attack_finds_nothing_where_nothing_was_heard():
     design = Design(40, 3)
     rng = np.random.default_rng(0)
     agents = [design.agent(j, rng) for j in range(3)]
-    references = [Probe(design.normals(0, 30, rng), kind, 0) for kind in (False, True)]
-    attacked = [Probe(agents[0].null_train[:20], False), Probe(design.normals(0, 20, rng), False)]
+    references = [Probe(design.normals(0, 30, rng), role, 0) for role in (NULL, MIXTURE)]
+    attacked = [Probe(agents[0].null_train[:20], NULL), Probe(design.normals(0, 20, rng), NULL)]
     heard = listen(agents, design, references, attacked, 0, SMALL)
     assert sorted(heard) == ["bins", "moments", "trees"]
     silent = [
@@ -49,16 +50,22 @@ def test_the_attack_finds_nothing_where_nothing_was_heard():
     assert area(others, members) > 0.9
 
 
-def test_what_rows_add_one_by_one_adds_up_to_what_an_agent_sends():
-    design = Design(30, 3)
+@pytest.mark.parametrize("n_shared", [0, 12])
+def test_what_rows_add_one_by_one_adds_up_to_what_an_agent_sends(n_shared):
+    design = Design(30, 3, n_shared=n_shared)
     rng = np.random.default_rng(1)
     agents = [design.agent(j, rng) for j in range(3)]
     own = agents[0]
-    probes = [Probe(own.null_train, False), Probe(own.mixture, True)]
+    probes = [Probe(own.null_train, NULL), Probe(own.mixture, MIXTURE)]
+    if n_shared:
+        probes.append(Probe(own.known_rows, KNOWN))
     ear = Ear(Learner(20, 3, 0, SMALL), design, probes)
+    parts = set()
     for one in ear.rounds(agents, 0):
+        parts.add(one.part)
         together = sum(np.asarray(z.sum(axis=0)).ravel() for z in one.added)
         np.testing.assert_array_equal(together, one.sums[0])
+    assert (KNOWN in parts) == bool(n_shared)
 
 
 def test_rows_are_counted_at_the_candidates_of_their_nodes():
@@ -68,7 +75,11 @@ def test_rows_are_counted_at_the_candidates_of_their_nodes():
     while not learner.forests:
         learner.take(learner.answer(rows))
     exact = learner.answer(rows)
-    kinds = [counted_by(learner.forests[0], rows, kind) for kind in (False, True)]
+    lines = np.arange(50)
+    kinds = [
+        counted_by(learner.forests[0], rows.codes, rows.nodes[0], kind, lines, 50)
+        for kind in (False, True)
+    ]
     null, mixture = (np.asarray(z.sum(axis=0)).ravel() for z in kinds)
     sums = [exact[side::2].sum() for side in (0, 1)]
     assert sums[0] < null.sum()  # all rows are counted as if of one kind
@@ -84,6 +95,40 @@ def test_noise_hides_who_took_part():
     ]
     auc = [benchmark.strongest(some, 1, KINDS[0])[0] for some in found]
     assert auc[0] + 0.15 < auc[1]
+
+
+@pytest.fixture(scope="module")
+def known_trials():
+    """The agent that is attacked has known novelties, alone or as all others have."""
+    alone, among = (Design(60, 3, n_shared=20, n_sharing=n) for n in (1, 3))
+    return [
+        [listening.known_trial(design, [1, 3], seed, 60, SMALL) for seed in range(3)]
+        for design in (alone, among)
+    ]
+
+
+def test_counts_of_known_novelties_tell_who_they_are(known_trials):
+    alone, _ = known_trials
+    for kind in KNOWN_KINDS[:2]:
+        assert benchmark.strongest(alone, 1, kind)[0] > 0.8
+    # Totals hide nothing where one agent alone has known novelties, bit for bit.
+    for kind in KNOWN_KINDS:
+        for one in alone:
+            np.testing.assert_array_equal(one.members[1, KNOWN, kind], one.members[3, KNOWN, kind])
+
+
+def test_known_novelties_of_others_hide_those_of_an_agent(known_trials):
+    _, among = known_trials
+    auc = [benchmark.strongest(among, heard, KNOWN_KINDS[0])[0] for heard in (1, 3)]
+    assert auc[1] < auc[0]
+
+
+def test_too_few_known_novelties_are_counted_nowhere():
+    design = Design(30, 3, n_shared=SMALL.least - 1)
+    rng = np.random.default_rng(1)
+    agents = [design.agent(j, rng) for j in range(3)]
+    ear = Ear(Learner(20, 3, 0, SMALL), design, [Probe(agents[0].known_rows, KNOWN)])
+    assert all(not z.nnz for one in ear.rounds(agents, 0) for z in one.added)
 
 
 # Values ------------------------------------------------------------------------------------------
@@ -148,6 +193,16 @@ def test_the_benchmark_prints_its_tables(capsys, monkeypatch):
     assert len(printed) == 4
     assert printed[2].startswith("| 30 | 3 |")
     assert "2 of 2" in printed[2]
+
+
+def test_the_benchmark_prints_a_table_of_known_novelties(capsys, monkeypatch):
+    monkeypatch.setattr(benchmark, "KNOWN_VIEWS", ((3, 1, (1, 3)),))
+    sizes = ["--rows", "30", "--shared", "12", "--trials", "4", "--references", "20"]
+    monkeypatch.setattr("sys.argv", ["sums", *sizes])
+    benchmark.main()
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4
+    assert printed[2].startswith("| 30 | 12 | 1 | 3 | 1 |")
 
 
 def test_the_strongest_part_is_told(trials):

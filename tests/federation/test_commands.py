@@ -5,11 +5,14 @@ import shutil
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+import conovel as cn
 from conovel.errors import InputError
+from conovel.experiments.gaussian import gaussian_design
 from conovel.federation import kits, processes
 from conovel.federation.loopback import free_ports
 from conovel.federation.processes import PID_FILE
@@ -219,3 +222,36 @@ def test_masks_are_refused_where_there_are_no_sums(conovel, folder):
     ended = conovel("run", "--federation", file, "--regime", "full", "--masks")
     assert ended.returncode == 2
     assert "use the regime 'together'" in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--regime", "counts", "--certificate", "0.95"), "Use 'joint' or 'together'"),
+        (("--certificate", "2"), "confidence must lie strictly between 0 and 1"),
+    ],
+)
+def test_a_certificate_that_cannot_be_had_is_refused_before_the_run(
+    conovel, folder, options, words
+):
+    file = folder / OPERATOR / "federation.toml"
+    ended = conovel("run", "--federation", file, *options)
+    assert ended.returncode == 2
+    assert words in " ".join(ended.stderr.split())
+
+
+def test_a_certificate_follows_from_the_account_of_the_coordinator(conovel, folder, monkeypatch):
+    rows = gaussian_design(2.0, 0, n_agents=2, n_null=600, n_test=200)
+    named = zip(("north", "south"), rows, strict=True)
+    agents = [cn.Agent(name, one.X_null, one.X_test) for name, one in named]
+    run = cn.Network(agents, regime="joint", scorer="logistic").run(check=False)
+    transcript = run.transcript.to_dict()
+    terms = {"run_id": transcript["run_id"], "spec": run.spec.to_dict()}
+    account = {"state": "done", "unpublished": {}, "terms": terms, "transcript": transcript}
+    account |= {"outcome": transcript["outcome"], "guarantee": str(run.guarantee)}
+    monkeypatch.setattr("conovel.federation.session.connect", lambda _: nullcontext())
+    monkeypatch.setattr("conovel.federation.session.run", lambda *_: account)
+    out, file = folder / "account.json", folder / OPERATOR / "federation.toml"
+    ended = conovel("run", "--federation", file, "--certificate", "0.9", "--out", out)
+    assert "certificate" in ended.stdout
+    assert json.loads(out.read_text())["certificate"] == run.certificate(0.9).to_dict()

@@ -115,10 +115,10 @@ def test_equal_limits_are_equal_however_they_are_written():
         ({}, {"regime": "together"}, "the coordinator would see sums over its rows"),
         ({}, {"regime": "together", "masks": True}, ""),
         ({"masks": False}, {"regime": "together"}, ""),
-        ({"max_sum_rounds": 30}, {"regime": "together", "masks": True}, ""),
-        ({"max_sum_rounds": 29}, {"regime": "together", "masks": True}, "30 rounds of sums"),
+        ({"max_sum_rounds": 31}, {"regime": "together", "masks": True}, ""),
+        ({"max_sum_rounds": 30}, {"regime": "together", "masks": True}, "31 rounds of sums"),
         ({"max_bins": 20}, {"regime": "together", "masks": True}, "bins of a column"),
-        ({"max_trees": 149}, {"regime": "together", "masks": True}, "150 trees"),
+        ({"max_trees": 199}, {"regime": "together", "masks": True}, "200 trees"),
         ({"min_leaf_rows": 6}, {"regime": "together", "masks": True}, "it asks for 6"),
         ({"max_trees": 1, "min_leaf_rows": 99}, {"regime": "counts"}, ""),  # grows no trees
     ],

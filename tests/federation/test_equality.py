@@ -1,8 +1,10 @@
 """Between processes with certificates as within one: the same bytes, the same decisions."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -112,6 +114,45 @@ def test_a_federation_decides_what_one_process_decides(regime, loopback, in_proc
         )
         senders = {row[1] for row in own["transcript"]["messages"] if row[3] == counted}
         assert senders == {name}  # nobody learns the counts of another
+
+
+@pytest.mark.slow
+def test_known_novelties_of_one_site_reach_the_others_as_in_one_process(
+    rows, loopback, in_process, submit
+):
+    """The regime `together` with masks: one site shares what it knows."""
+    path = loopback.settings("south")
+    text = path.read_text()
+    table = pa.table(rows["south"][1])
+    is_novel = np.arange(table.num_rows) >= 0.9 * table.num_rows  # as the design draws them
+    known_rows = table.filter(pa.array(is_novel)).slice(0, 20)
+    file = path.parent / "known.parquet"
+    pq.write_table(known_rows, file)
+    changed = text.replace("[data]", f'[data]\nknown = "{file}"')
+    changed = changed.replace("[consent]", "[consent]\nshare_known = true")
+    assert changed.count("known") > text.count("known")
+    terms = {"regime": "together", "composite": "mean", "bits": 4, "train_fraction": "1/2"}
+    terms["masks"] = True
+    try:
+        path.write_text(changed)
+        account = submit(**terms, level="0.1", seed=8)
+    finally:
+        path.write_text(text)
+    network = in_process(account)
+    plain = network.run()
+    network.agents = [
+        replace(agent, X_known=known_rows) if agent.name == "south" else agent
+        for agent in network.agents
+    ]
+    expected = network.run()
+    assert account["state"] == "done", account["message"]
+    run_id = account["terms"]["run_id"]
+    assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
+    assert verify(account) == []
+    assert any(not np.array_equal(plain[n].scores, expected[n].scores) for n in SITES[1:])
+    for name in SITES:
+        written = pq.read_table(loopback.folder / name / "results" / run_id / "decisions.parquet")
+        assert np.array_equal(written["score"].to_numpy(), expected[name].scores)
 
 
 @pytest.mark.slow

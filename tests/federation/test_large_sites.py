@@ -85,7 +85,7 @@ def test_large_files_are_read_in_pieces_without_being_asked(
     rows, tmp_path, short_pieces, monkeypatch
 ):
     monkeypatch.setattr("conovel.rows.storage._LARGE", 100)
-    monkeypatch.setattr("conovel.federation.site_files.read_pair_of_files", None)
+    monkeypatch.setattr("conovel.federation.site_files.read_samples_of_files", None)
     files, account = run(tmp_path / "run", rows, "")
     assert account["state"] == "done", account["message"]
     assert all(any(file.results.glob("*/decisions.parquet")) for file in files.values())

@@ -10,6 +10,7 @@ import pytest
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.report import network_content, of_detection, render
+from conovel.report.lists import lists_script
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the extra dev)")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra dev")
@@ -142,7 +143,11 @@ def test_it_can_be_used_without_seeing_it(page):
 
 
 def test_nothing_in_it_runs(browser, pages):
-    assert not re.search(r"<script|\son\w+=", (pages / "network.html").read_text(encoding="utf-8"))
+    assert not re.search(r"<script|\son\w+=", (pages / "experiment.html").read_text("utf-8"))
+    network = (pages / "network.html").read_text("utf-8")
+    assert not re.search(r"\son\w+=", network)
+    (policy,) = re.findall(r"script-src ([^\"]*)", network)
+    assert policy.split() == [lists_script()["policy"].replace("'", "&#39;")]
     opened = browser.new_page()
     opened.goto((pages / "experiment.html").as_uri())
     assert opened.title() != "ran"  # what a figure's script would have made of it

@@ -54,6 +54,20 @@ def many(content, n):
     return big
 
 
+def test_a_row_like_known_novelties_says_so_in_the_page(content):
+    alike = copy.deepcopy(content)
+    first = alike["reasons"][""]["rows"][0]
+    first["known"] = {"n_rows": 7, "kind": SCRIPT, "n_of_kind": 7}
+    html = render(alike)
+    page = Page(html)
+    assert "like 7 known rows of kind" in " ".join(page.words)
+    assert SCRIPT not in html
+    assert "like 7" not in " ".join(Page(render(content)).words)
+    first["known"] = {"n_rows": "7"}
+    with pytest.raises(RunFileError, match="n_rows"):
+        render(alike)
+
+
 def test_patterns_and_rows_are_in_the_page_without_a_script(content):
     page = Page(render(content))
     text = " ".join(page.words)
@@ -77,7 +91,9 @@ def test_only_the_script_of_the_page_may_run(content):
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
     assert page_script()["policy"].strip("'") in policy.replace("&#39;", "'")
     assert "default-src 'none'" in policy.replace("&#39;", "'")
-    without = render({k: v for k, v in content.items() if k != "reasons"})
+    picture = {k: v for k, v in content["picture"].items() if k != "lists"}
+    without = {k: v for k, v in content.items() if k != "reasons"} | {"picture": picture}
+    without = render(without)
     assert "script-src" not in without
     assert "<script" not in without
 
@@ -242,7 +258,7 @@ def test_a_long_name_is_whole_in_a_file_of_verdicts(content):
     changed["reasons"][""]["rows"][0]["row"] = "x" * 300
     (data,) = re.findall(r'id="flagged-data">(.*?)</script>', render(changed), re.DOTALL)
     rows = json.loads(data)["rows"]
-    assert [row[4] for row in rows if len(row) == 5] == ["x" * 300]
+    assert [row[5] for row in rows if len(row) == 6] == ["x" * 300]
 
 
 @pytest.mark.parametrize("opened", [(0, 360, "dark"), (0, 1280, "light")], indirect=True)

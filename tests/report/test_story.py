@@ -27,6 +27,7 @@ def test_one_site(detection):
     assert "at most 0.1" in story.guarantee
     assert story.assumptions == detection["guarantee"]["assumptions"]
     assert list(sections(story)) == [
+        "Choose a list",
         "The most novel rows",
         "How it was decided",
         "Scores",

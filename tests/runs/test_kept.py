@@ -23,10 +23,10 @@ from conovel.stats.stepup import benjamini_hochberg
 @pytest.fixture(scope="module")
 def samples():
     rng = np.random.default_rng(5)
-    known, past, today = (rng.normal(size=(n, 3)) for n in (400, 200, 100))
+    known_rows, past, today = (rng.normal(size=(n, 3)) for n in (400, 200, 100))
     past[:20] += 4
     today[:10] += 4
-    return known, past, today
+    return known_rows, past, today
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def kept(samples):
 
 
 def test_a_batch_is_ranked_among_calibration_rows_that_did_not_train(samples, kept):
-    known, _, today = samples
+    known_rows, _, today = samples
     found = kept.detect(today, ids=np.arange(100))
     assert (kept.n_train + kept.n_calibration, kept.n_unlabelled) == (400, 200)
     scores = kept.score(today)
@@ -46,19 +46,19 @@ def test_a_batch_is_ranked_among_calibration_rows_that_did_not_train(samples, ke
     assert "no calibration row and no tested row was among the rows" in str(found.guarantee)
     with pytest.raises(BatchRefusedError, match="unlabelled rows that the detector learnt from"):
         kept.detect(samples[1][::-1])
-    calibration = set(kept.calibration_scores) & set(kept.score(known))
+    calibration = set(kept.calibration_scores) & set(kept.score(known_rows))
     assert len(calibration) == kept.n_calibration
     assert kept.detect(today, level=0.01).level == cn.AdaDetect(level=0.01).settings().level
 
 
 def test_the_score_of_a_calibration_row_does_not_depend_on_calibration_rows(samples):
     """Changing rows that calibrate changes their own scores alone."""
-    known, past, today = samples
+    known_rows, past, today = samples
     detector = cn.AdaDetect("logistic", train_fraction="1/2", random_state=3)
-    one = detector.keep(known, past)
-    is_train = ~np.isin(one.score(known), one.calibration_scores)
+    one = detector.keep(known_rows, past)
+    is_train = ~np.isin(one.score(known_rows), one.calibration_scores)
     assert is_train.sum() == one.n_train
-    changed = np.where(is_train[:, None], known, known * 0.5)
+    changed = np.where(is_train[:, None], known_rows, known_rows * 0.5)
     other = detector.keep(changed, past)
     assert np.array_equal(one.score(today), other.score(today))
     assert not np.array_equal(one.calibration_scores, other.calibration_scores)
@@ -75,29 +75,29 @@ def test_the_file_gives_the_same_detector(samples, kept, tmp_path):
 
 
 def test_without_unlabelled_rows_a_one_class_score_is_learnt(samples):
-    known, _, today = samples
-    kept = cn.AdaDetect().keep(known)
+    known_rows, _, today = samples
+    kept = cn.AdaDetect().keep(known_rows)
     assert (kept.scorer, kept.n_unlabelled) == ("MahalanobisDistance", 0)
     assert kept.detect(today).rejected[:10].sum() >= 8
-    skewed = cn.AdaDetect().keep(np.exp(known))
+    skewed = cn.AdaDetect().keep(np.exp(known_rows))
     assert skewed.scorer == "IsolationForest"
     with pytest.raises(ScorerError, match="rows that are never tested"):
-        cn.AdaDetect("logistic").keep(known)
+        cn.AdaDetect("logistic").keep(known_rows)
     with pytest.raises(ScorerError, match="no form that can be kept: use 'isolation-forest'"):
-        cn.AdaDetect(cn.OneClass(LocalOutlierFactor(novelty=True), "normal")).keep(known)
+        cn.AdaDetect(cn.OneClass(LocalOutlierFactor(novelty=True), "normal")).keep(known_rows)
     with pytest.raises(cn.InputError, match="leave repeats, pi0 and ties out"):
-        cn.AdaDetect(repeats=3).keep(known)
+        cn.AdaDetect(repeats=3).keep(known_rows)
     by_name = make_pipeline(ColumnTransformer([("a", "passthrough", ["a"])]), LogisticRegression())
     with pytest.raises(ScorerError, match="chooses columns by name"):
-        cn.AdaDetect(by_name).keep(known, known + 1)
+        cn.AdaDetect(by_name).keep(known_rows, known_rows + 1)
 
 
 def test_flagged_rows_are_explained_where_normals_were_kept(samples, kept):
-    known, past, today = samples
+    known_rows, past, today = samples
     shifted = today.copy()
     shifted[:10] -= [[4, 4, 0]]  # now high in the last column alone
     again = cn.KeptDetector.from_bytes(
-        cn.AdaDetect("isolation-forest").keep(known, explain=True).to_bytes()
+        cn.AdaDetect("isolation-forest").keep(known_rows, explain=True).to_bytes()
     )
     assert len(again.normals) == again.n_train
     found = again.detect(shifted, level=0.3)
@@ -109,8 +109,8 @@ def test_flagged_rows_are_explained_where_normals_were_kept(samples, kept):
 
 
 def test_what_has_no_numbers_is_imitated(samples):
-    known, past, today = samples
-    kept = cn.AdaDetect(KNeighborsClassifier(20)).keep(known, past)
+    known_rows, past, today = samples
+    kept = cn.AdaDetect(KNeighborsClassifier(20)).keep(known_rows, past)
     assert kept.imitated
     assert cn.KeptDetector.from_bytes(kept.to_bytes()).imitated
     assert kept.detect(today).rejected[:10].sum() >= 8
@@ -118,8 +118,8 @@ def test_what_has_no_numbers_is_imitated(samples):
 
 def test_columns_are_taken_by_name_and_types_compared(samples):
     names = ["a", "b", "c"]
-    known, past, today = (pd.DataFrame(rows, columns=names) for rows in samples)
-    kept = cn.AdaDetect("logistic").keep(known, past)
+    known_rows, past, today = (pd.DataFrame(rows, columns=names) for rows in samples)
+    kept = cn.AdaDetect("logistic").keep(known_rows, past)
     plain = kept.detect(today)
     assert np.array_equal(kept.detect(today[["c", "a", "b"]]).ranks, plain.ranks)
     with pytest.raises(ColumnError, match="lacks 'b'"):
@@ -127,10 +127,10 @@ def test_columns_are_taken_by_name_and_types_compared(samples):
     with pytest.raises(ColumnError, match="'b' is float32, and the detector was calibrated with"):
         kept.detect(today.astype({"b": np.float32}))
     with pytest.raises(ColumnError, match="X_unlabelled lacks 'c'"):
-        cn.AdaDetect("logistic").keep(known, past[["a", "b"]])
+        cn.AdaDetect("logistic").keep(known_rows, past[["a", "b"]])
     with pytest.raises(ColumnError, match="2 columns, and the detector was made for 3"):
         cn.AdaDetect("logistic").keep(*samples[:2]).detect(samples[2][:, :2])
-    single = cn.AdaDetect("logistic").keep(known.astype(np.float32), past.astype(np.float32))
+    single = cn.AdaDetect("logistic").keep(known_rows.astype(np.float32), past.astype(np.float32))
     rounded = single.detect(today.astype(np.float32).astype(np.float64))
     assert np.array_equal(single.detect(today).scores, rounded.scores)
 
@@ -145,9 +145,13 @@ def mixed(rng, n, n_novel, odd="x"):
 
 def test_columns_of_every_kind_by_a_schema_from_rows_that_train(tmp_path):
     rng = np.random.default_rng(2)
-    known, past, today = mixed(rng, 600, 0), mixed(rng, 200, 20), mixed(rng, 100, 10, odd="unseen")
+    known_rows, past, today = (
+        mixed(rng, 600, 0),
+        mixed(rng, 200, 20),
+        mixed(rng, 100, 10, odd="unseen"),
+    )
     detector = cn.AdaDetect("logistic", train_fraction="1/2", random_state=3)
-    kept = detector.keep(known, past)
+    kept = detector.keep(known_rows, past)
     found = kept.detect(today)
     assert found.rejected[:10].all()
     kept.save(tmp_path / "d.conovel")
@@ -155,23 +159,24 @@ def test_columns_of_every_kind_by_a_schema_from_rows_that_train(tmp_path):
     assert again.schema == kept.schema
     assert np.array_equal(again.detect(today, ledger=tmp_path / "m.json").scores, found.scores)
     # A level that only calibration rows have is unknown to the score, as one of test rows is.
-    numbers = known["size"].to_numpy()
+    numbers = known_rows["size"].to_numpy()
     order = np.random.default_rng(detector.settings().seed).permutation(600)
     calibration = np.sort(order[300:])
-    changed = known.copy()
+    changed = known_rows.copy()
     changed.loc[calibration, "colour"] = "green"
     changed.loc[calibration[:150], "age"] = np.nan
     other = detector.keep(changed, past)
     assert other.schema == kept.schema
     assert np.array_equal(other.score(today), kept.score(today))
     assert numbers.size == kept.n_train + kept.n_calibration
-    refitted = cn.AdaDetect("logistic").detect(known, today, ledger=tmp_path / "r.json")
+    refitted = cn.AdaDetect("logistic").detect(known_rows, today, ledger=tmp_path / "r.json")
     assert refitted.ledger.number == 1
     with pytest.raises(BatchRefusedError, match="seen these rows"):
-        cn.AdaDetect("logistic").detect(known, today, ledger=tmp_path / "r.json")
+        cn.AdaDetect("logistic").detect(known_rows, today, ledger=tmp_path / "r.json")
     more = mixed(rng, 50, 5, odd="other")
     assert (
-        cn.AdaDetect("logistic").detect(known, more, ledger=tmp_path / "r.json").ledger.number == 2
+        cn.AdaDetect("logistic").detect(known_rows, more, ledger=tmp_path / "r.json").ledger.number
+        == 2
     )
 
 
@@ -192,15 +197,15 @@ def test_one_ledger_for_all_batches(samples, kept, tmp_path):
 
 
 def test_scikit_learns_scores(samples):
-    known, past, today = samples
-    detector = cn.AdaDetect("logistic").fit(known, X_unlabelled=past)
-    kept = cn.AdaDetect("logistic").keep(known, past)
+    known_rows, past, today = samples
+    detector = cn.AdaDetect("logistic").fit(known_rows, X_unlabelled=past)
+    kept = cn.AdaDetect("logistic").keep(known_rows, past)
     assert detector.kept_.to_bytes() == kept.to_bytes()  # what the command fit writes
     assert np.array_equal(detector.score_samples(today), -kept.score(today))
     decision = detector.decision_function(today)
     assert np.array_equal(decision < 0, kept.detect(today).p_values <= 0.1)
-    assert not hasattr(cn.AdaDetect("logistic").fit(known), "score_samples")
-    assert hasattr(cn.AdaDetect().fit(known), "decision_function")
+    assert not hasattr(cn.AdaDetect("logistic").fit(known_rows), "score_samples")
+    assert hasattr(cn.AdaDetect().fit(known_rows), "decision_function")
     with pytest.raises(cn.InputError, match=r"call fit\(X_null\) first"):
         cn.AdaDetect("isolation-forest").score_samples(today)
 
@@ -214,8 +219,8 @@ SCORER = cn.Refined(ExtraTreesClassifier(3, max_depth=2), LogisticRegression(), 
 
 def small_file():
     rng = np.random.default_rng(0)
-    known, past = rng.normal(size=(30, 2)), rng.normal(size=(20, 2)) + 1
-    detector = cn.AdaDetect(SCORER, train_fraction="1/2").keep(known, past)
+    known_rows, past = rng.normal(size=(30, 2)), rng.normal(size=(20, 2)) + 1
+    detector = cn.AdaDetect(SCORER, train_fraction="1/2").keep(known_rows, past)
     return detector.to_bytes()
 
 
@@ -228,7 +233,7 @@ SMALL = small_file()
         (b"", "begin like a detector"),
         (b"\x80\x04csystem\n", "begin like a detector"),
         (SMALL[:40], "ends too early"),
-        (SMALL[:8] + b"\x02\x00" + SMALL[10:], "version is 2, and this release reads 1"),
+        (SMALL[:8] + b"\x03\x00" + SMALL[10:], "version is 3, and this release reads 1 to 2"),
         (SMALL[:-40] + SMALL[-39:], "checksum is wrong"),
         (reseal(SMALL[:10] + b"\xff" * 4 + SMALL[14:]), "header is longer than the file"),
         (reseal(SMALL[:14] + b"\xff" + SMALL[15:]), "header is not JSON"),

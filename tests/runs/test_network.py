@@ -370,6 +370,7 @@ def test_parts_of_a_result_are_those_of_its_mode():
     parts = {name: set(next(iter(run.values())).parts) for name, run in runs.items()}
     assert parts.pop("consensus") == {"cells", "consensus"}
     assert parts.pop("joint") == parts.pop("together") == {"cells"}
+    assert parts.pop("pooled") == {"uncertified"}
     assert set(map(len, parts.values())) == {0}
 
 

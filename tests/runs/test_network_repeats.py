@@ -137,13 +137,13 @@ def test_a_lost_agent_breaks_all_off(phase):
 
 
 def test_rows_are_read_once_for_all_runs(monkeypatch):
-    read, pairs = agents_of_a_network.read_pair, []
+    read, pairs = agents_of_a_network.read_with_known, []
 
     def count(*samples, **options):
         pairs.append(samples)
         return read(*samples, **options)
 
-    monkeypatch.setattr(agents_of_a_network, "read_pair", count)
+    monkeypatch.setattr(agents_of_a_network, "read_with_known", count)
     network().run()
     assert len(pairs) == 3
 

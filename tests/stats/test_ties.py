@@ -150,6 +150,8 @@ def test_what_is_not_made_for_lots_is_refused_by_name(tmp_path):
     agents = [cn.Agent(name, NULL, TEST) for name in ("north", "south")]
     with pytest.raises(InputError, match="the agents of a network count ties against a row"):
         cn.Network(agents, ties="random").run()
+    with pytest.raises(InputError, match="with confidence ties count against a row"):
+        detect(confidence=0.9)
     for ties in ("favour", None, 1):
         with pytest.raises(InputError, match="ties must be 'against' or 'random'"):
             detect(ties=ties)

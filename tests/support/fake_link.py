@@ -66,6 +66,7 @@ class FakeSite:
         n_test = self.given.size if n_test is None else n_test
         self.facts = Facts(n_calibration + 10, n_test, 3, schema)
         self.received = None
+        self.known_rows = None
 
     def models(self, index, names, weight):
         assert names[index] == self.name

@@ -28,6 +28,7 @@ from sklearn.tree import DecisionTreeClassifier
 import conovel as cn
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
+from conovel.rows.known_files import KnownFile
 from conovel.runs.file_detection import detect_files
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
@@ -226,11 +227,15 @@ def _scores_by_row(
 # The runs --------------------------------------------------------------------------------------
 
 
-def in_network(**options: Any) -> Run:
-    """Run `cn.Network`."""
+def in_network(known_rows: Sequence[Any] = (), **options: Any) -> Run:
+    """Run `cn.Network`; the first agents have known novelties, which do not change the cut."""
 
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
-        agents = [cn.Agent(name, *sample) for name, sample in zip(NAMES, samples, strict=False)]
+        novel = dict(zip(NAMES, known_rows if blocks else (), strict=False))
+        agents = [
+            cn.Agent(name, *sample, X_known=novel.get(name))
+            for name, sample in zip(NAMES, samples, strict=False)
+        ]
         noted: list[tuple[Any, Any]] = []
         models: dict[tuple[str, str], bytes] = {}
 
@@ -263,18 +268,18 @@ def in_network(**options: Any) -> Run:
     return run
 
 
-def in_detector(**options: Any) -> Run:
-    """Run `cn.AdaDetect`."""
+def in_detector(known_rows: Any = None, **options: Any) -> Run:
+    """Run `cn.AdaDetect`, with known novelties if there are any."""
 
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
         [sample] = samples
         given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
-        result = cn.AdaDetect(scorer, **given).detect(*sample)
+        result = cn.AdaDetect(scorer, **given).detect(*sample, known_rows if blocks else None)
         if blocks is None:
             return None
         null_scores = np.full(len(sample.X_null), np.nan)
         null_scores[blocks[0].calibration] = result.calibration_scores
-        return Seen(null_scores, result.scores, choices={"scorer": result.selection})
+        return Seen(null_scores, result.scores, choices=dict(result.choices))
 
     return run
 
@@ -284,6 +289,7 @@ def in_files(
     *,
     piece: int = 16,
     write: Callable[[Path, Sample], tuple[Path, Path]] | None = None,
+    known_rows: KnownFile | None = None,
     **options: Any,
 ) -> Run:
     """Run `detect_files` on files that are read a few rows at a time: Parquet, or by `write`."""
@@ -297,13 +303,14 @@ def in_files(
         given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
         with _cut_into(piece) as noted:
             detector = cn.AdaDetect(scorer, **given)
-            result = detect_files(detector, *paths, here / "out.parquet")
+            novel = known_rows if blocks else None
+            result = detect_files(detector, *paths, here / "out.parquet", known_file=novel)
         if blocks is None:
             return None
         test_scores = pa_parquet.read_table(result.out)["score"].to_numpy()
         null_scores = np.full(len(sample.X_null), np.nan)
         null_scores[blocks[0].calibration] = noted[0]
-        return Seen(null_scores, test_scores, choices={"scorer": result.selection})
+        return Seen(null_scores, test_scores, choices=dict(result.choices))
 
     return run
 

@@ -11,6 +11,7 @@ from conovel.cli.show import (
     bars,
     facts_table,
     is_dask,
+    print_certificate,
     print_findings,
     print_fitted,
     print_json,
@@ -21,13 +22,22 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import FileOptions, add_read_rows, named_samples, with_options
+from conovel.cli.tables import (
+    FileOptions,
+    about_known,
+    add_known_rows,
+    add_read_rows,
+    as_known_file,
+    named_samples,
+    with_options,
+)
 from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.rows.datafiles import FileState
     from conovel.rows.dialects import ReadingOptions
+    from conovel.rows.known_files import KnownFile
     from conovel.runs.detection import Detection
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
@@ -75,6 +85,10 @@ if TYPE_CHECKING:
         " explains none.",
     ),
     keep_columns="Copy the columns of the test file into --out.",
+    certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
+    " least, with this probability, such as 0.95.",
+    confidence="Flag the longest list of which at most LEVEL is false with this probability, such"
+    " as 0.95, instead of on average.",
     check="Look for what speaks against the result: drift, an id or a label among the columns, an"
     " implausible outcome. It changes no decision.",
 )
@@ -82,6 +96,8 @@ def detect(
     *,
     test: Path,
     null: Path | None = None,
+    known_file: Path | None = None,
+    kind_column: str | None = None,
     detector: Path | None = None,
     ledger: Path | None = None,
     verdicts: Path | None = None,
@@ -103,6 +119,8 @@ def detect(
     scheduler: str | None = None,
     reasons: int = 10_000,
     keep_columns: bool = False,
+    certificate: str | None = None,
+    confidence: str | None = None,
     check: bool = True,
     json: bool = False,
 ) -> None:
@@ -118,7 +136,7 @@ def detect(
     expected to be false alarms, whatever the model, provided the known normals and the normal test
     rows come from the same source.
     """
-    require_there(null, test, detector)
+    require_there(null, test, known_file, detector)
     from conovel.cli.ledger import begin_ledger  # noqa: PLC0415
     from conovel.rows.datafiles import describe_files  # noqa: PLC0415
     from conovel.rows.storage import beside, require_writable, write_json  # noqa: PLC0415
@@ -129,6 +147,7 @@ def detect(
     files = DetectFiles(
         null,
         test,
+        as_known_file(known_file, kind_column),
         out,
         options.features,
         options.id_column,
@@ -144,6 +163,8 @@ def detect(
         _refuse_pieces(memory, engine)
         files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
+        if confidence is not None:
+            raise InputError("--confidence is about one list: leave --detector and --ledger out")
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
     if detector is not None:
@@ -159,16 +180,24 @@ def detect(
                 max_train_rows,
                 repeats,
                 options.agreed_schema(),
+                confidence,
                 ties,
             ],
             files,
             memory,
             _engine(engine, scheduler),
+            confidence,
         )
     source = {"null": str(null)} if detector is None else {"detector": str(detector)}
-    read_as = describe_files([path for path in (null, test) if path is not None], reading)
+    paths = (null, test, known_file)
+    read_as = describe_files([path for path in paths if path is not None], reading)
     summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
-    summary |= result.summary()
+    summary |= result.summary() | about_known(result, known_file)
+    if certificate is not None:
+        from conovel.report import lists_of  # noqa: PLC0415
+
+        summary["certificate"] = result.certificate(certificate).to_dict()
+        picture["lists"] = lists_of(result, certificate)
     if out is not None:
         content = {**summary, "table": out.name, "picture": picture}
         if why is not None:
@@ -178,10 +207,10 @@ def detect(
         print_json(summary)
     else:
         print_summary(result, files, read_as, why)
+        print_certificate(result, certificate)
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
-
     if memory is not None or engine != "local":
         raise InputError(
             "--memory and --engine do not work with --detector, --ledger or --verdicts"
@@ -198,6 +227,10 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
         raise InputError(
             "a detector has its known normals and columns: leave --null and --columns"
         )
+    if files.known_file is not None:
+        raise InputError(
+            "the score of a detector is learnt already: leave --known, or detect with --null"
+        )
     kept, before = KeptDetector.load(detector), state_of(files.test)
     name = None if files.ledger is None else files.test.name
     with named_samples(files.reading, test=files.test):
@@ -211,13 +244,18 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
 
 
 def _with_normals(
-    settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
+    settings: list[Any],
+    files: DetectFiles,
+    memory: str | None,
+    engine: Engine | None,
+    confidence: str | None,
 ) -> _Found:
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
     detector = AdaDetect(*settings)
+    detector.confidence = confidence
     if files.ledger is None and files.verdicts is None and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)
@@ -250,17 +288,23 @@ _Found: TypeAlias = "tuple[Detection | FileDetection, dict[str, Any], Reasons | 
 def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.report import of_detection  # noqa: PLC0415
     from conovel.rows.datafiles import state_of  # noqa: PLC0415
+    from conovel.rows.known_files import read_samples_of_files  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
-    with stages() as show, named_samples(reading, *files.both):
+    with stages() as show, named_samples(reading, *files.both, files.known_path):
         show.stage("reading files")
         before = state_of(files.test)
-        normals, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
+        wanted, known_rows = (*files.both, columns, files.id_column, reading), None
+        if files.known_file is None:
+            normals, rows = read_pair_of_files(*wanted)
+        else:
+            normals, rows, known_rows = read_samples_of_files(*wanted, files.known_file)
         result = detector.detect(
             normals.features,
             rows.features,
+            known_rows,
             ids=rows.ids,
             on_stage=show.stage,
             on_finding=show.finding,
@@ -283,7 +327,8 @@ def _in_pieces(
     from conovel.runs.file_detection import detect_files  # noqa: PLC0415
 
     assert files.out is not None  # noqa: S101  (_wants_pieces has checked it)
-    with bars() as show_progress:
+    names = named_samples(files.reading, *files.both, files.known_path)
+    with bars() as show_progress, names:
         result = detect_files(
             detector,
             *files.both,
@@ -297,6 +342,7 @@ def _in_pieces(
             check=files.check,
             most_reasons=files.most_reasons,
             keep_columns=files.keep_columns,
+            known_file=files.known_file,
         )
     return result, of_files(result), result.reasons
 
@@ -309,6 +355,7 @@ class DetectFiles(NamedTuple):
 
     null: Path | None
     test: Path
+    known_file: KnownFile | None
     out: Path | None
     columns: list[str] | None
     id_column: str | None
@@ -324,6 +371,11 @@ class DetectFiles(NamedTuple):
         """Known normals, which are there, and rows to test."""
         assert self.null is not None  # noqa: S101  (_with_normals has checked it)
         return self.null, self.test
+
+    @property
+    def known_path(self) -> Path | None:
+        """The file of known novelties, if there is one."""
+        return None if self.known_file is None else self.known_file.path
 
 
 def write_decisions(
@@ -363,6 +415,7 @@ def print_summary(
     table.add_row(
         "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
     )
+    add_known_rows(table, result, files.known_path)
     table.add_row("rows tested", f"{summary['n_test']:,}")
     table.add_row("rows flagged", styled((f"{result.n_rejected:,}", "bold")))
     for pattern in why.patterns()[:_PATTERNS] if why else ():

@@ -17,7 +17,8 @@ from conovel.cli.show import (
     split_names,
     stages,
 )
-from conovel.cli.tables import FileOptions, with_options
+from conovel.cli.tables import FileOptions, read_labelled_known, with_options
+from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
     ),
     repeats=typer.Option(min=1, hidden=True),  # what --trials was called up to version 0.2
     test_share="Share of the rows that is tested.",
+    known_share="What are labels worth? Set this share of the novelties aside, such as 0.2, and"
+    " detect with 0, 5, 20 and 100 of them known.",
+    known_file=typer.Option(
+        "--known",
+        help="Known novelties from elsewhere, for every trial: a file with the same columns.",
+    ),
+    plot="With --known-share, where to draw power against known novelties (.png, .svg or .pdf).",
     keep="Columns that look like ids or labels, but are features.",
     out="Where to write the result (.json).",
 )
@@ -51,6 +59,9 @@ def evaluate(
     trials: int | None = None,
     repeats: int | None = None,
     test_share: str = "0.3",
+    known_share: str | None = None,
+    known_file: Path | None = None,
+    plot: Path | None = None,
     keep: str | None = None,
     scorer: str = "automatic",
     level: str = "0.1",
@@ -67,11 +78,15 @@ def evaluate(
 
     Example: `conovel evaluate --data past.csv --label fraud --order time --trials 4`
 
+    Example: `conovel evaluate --data past.csv --label fraud --known-share 0.2 --plot worth.svg`
+
     A share of the rows is tested with hidden labels. Of the others, the normal ones are the known
     normals. Rows dealt at random show what the promise is worth; by order they show whether it
     applies to rows that come later.
     """
-    require_there(data, options.schema)
+    require_there(data, known_file, options.schema)
+    if plot is not None and known_share is None:
+        raise InputError("--plot draws power against known novelties: give --known-share, too")
     if repeats is not None:
         say("conovel: note: --repeats is now called --trials, and will be gone", err=True)
         trials = repeats
@@ -81,6 +96,11 @@ def evaluate(
     with stages() as show:
         show.stage("reading rows")
         rows = read_table(data, options.reading)
+        novel = (
+            None
+            if known_file is None
+            else read_labelled_known(known_file, rows, label, order, options)
+        )
         result = deal(
             rows,
             label,
@@ -88,6 +108,8 @@ def evaluate(
             trials=trials,
             normal=normal,
             test_share=test_share,
+            known_share=known_share,
+            X_known=novel,
             keep=split_names(keep) if keep else (),
             level=level,
             scorer=split_names(scorer),
@@ -97,12 +119,24 @@ def evaluate(
             schema=options.agreed_schema(),
             on_stage=show.stage,
         )
+    if plot is not None:
+        result.plot().figure.savefig(plot)
     if out is not None:
         write_json(out, {**result.to_dict(), "data": str(data), "label": label})
     if json:
         print_json(result.to_dict())
     else:
         _print(result, out)
+
+
+def _by_known(result: Evaluation) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for n in result.by_known:
+        one = result.with_known(n)
+        errors = (one.spread(what)[1] for what in ("fdp", "power"))
+        cells = zip((one.fdp, one.power), errors, strict=True)
+        rows.append([f"{n:,}", *(f"{mean:.3f} ± {error:.3f}" for mean, error in cells)])
+    return ["known novelties", "FDP", "power"], rows
 
 
 def _print(result: Evaluation, out: Path | None) -> None:
@@ -121,6 +155,8 @@ def _print(result: Evaluation, out: Path | None) -> None:
         totals.append(["± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}"])
     heads = ["trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"]
     print_numbers(f"rows {how}, level {float(result.level):g}", heads, rows, totals)
+    if result.by_known:
+        print_numbers("what known novelties are worth", *_by_known(result))
     for kind, times in result.n_warned.items():
         print_fitted(f"{kind}: found in {times} of {counted(len(result.trials), 'trial')}")
     print_fitted(

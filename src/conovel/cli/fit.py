@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +18,11 @@ from conovel.cli.show import (
 from conovel.cli.tables import FileOptions, named_samples, with_options
 from conovel.errors import FileError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from conovel.rows.dialects import ReadingOptions
+
 
 @with_options(
     null="Known normals: a CSV or Parquet file, or a folder of them.",
@@ -24,8 +30,15 @@ from conovel.errors import FileError
     unlabelled="Rows like those to be tested, novelties among them, that are never tested"
     " themselves, such as last month's. Without them the score learns from known normals alone,"
     " and finds less.",
-    scorer="A scorer as in `conovel detect`. Without unlabelled rows: automatic or"
-    " isolation-forest.",
+    novelties=typer.Option(
+        "--known",
+        help="Known novelties, confirmed cases: a file with the same columns, and if you like a"
+        " column `kind`. The score learns from them; they are never tested.",
+    ),
+    confidence="With this probability, such as 0.95, the long-run rate of this very detector is at"
+    " most the level. Without it the guarantee is an average over calibration samples.",
+    scorer="A scorer as in `conovel detect`. Without unlabelled rows and known novelties:"
+    " automatic or isolation-forest.",
     max_train_rows=typer.Option(
         min=2,
         help="Largest number of known normals, and of unlabelled rows, that the scorer learns"
@@ -38,7 +51,9 @@ def fit(
     null: Path,
     out: Path,
     unlabelled: Path | None = None,
+    novelties: Path | None = None,
     level: str = "0.1",
+    confidence: str | None = None,
     options: FileOptions,
     scorer: str = "automatic",
     train_fraction: str | None = None,
@@ -57,7 +72,7 @@ def fit(
     of a batch is that of `conovel detect`, provided none of its rows was among the unlabelled
     ones.
     """
-    require_there(null, unlabelled, options.schema)
+    require_there(null, unlabelled, novelties, options.schema)
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import pick_columns, read_features  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
@@ -80,7 +95,9 @@ def fit(
         others = None
         if unlabelled is not None:
             others = read_features(unlabelled, types, None, reading).features
-        kept = detector.keep(normals, others, explain=explain, on_stage=show.stage)
+        cases = None if novelties is None else _read_known(novelties, types, reading)
+        samples, tell = (normals, others, cases), show.stage
+        kept = detector.keep(*samples, explain=explain, confidence=confidence, on_stage=tell)
     kept.save(out)
     summary = {
         "command": "fit",
@@ -91,7 +108,10 @@ def fit(
         "imitated": kept.imitated,
         "n_train": kept.n_train,
         "n_unlabelled": kept.n_unlabelled,
+        "n_known": kept.n_known,
         "n_calibration": kept.n_calibration,
+        "confidence": None if kept.confidence is None else str(kept.confidence),
+        "long_run": kept.long_run and kept.long_run._asdict(),
         "columns": list(kept.columns or ()),
     }
     if json:
@@ -100,8 +120,24 @@ def fit(
     table = facts_table()
     table.add_row("known normals", f"{kept.n_train:,} train + {kept.n_calibration:,} calibrate")
     table.add_row("unlabelled rows", f"{kept.n_unlabelled:,} train")
+    if kept.n_known:
+        table.add_row("known novelties", f"{kept.n_known:,} train")
     table.add_row("scorer", kept.scorer + (", imitated by a forest" if kept.imitated else ""))
     table.add_row("level", f"{float(kept.level):g}")
+    table.add_row("in the long run", kept.in_the_long_run)
     table.add_row("written", f"{out}, {out.stat().st_size:,} bytes")
     table.add_row("use it", f"conovel detect --detector {out} --test today.csv")
     print_fitted(table)
+
+
+def _read_known(path: Path, types: pa.Schema, reading: ReadingOptions) -> pa.Table:
+    """Read known novelties, with their kinds where a column says so."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from conovel.rows.datafiles import column_names, open_files  # noqa: PLC0415
+    from conovel.rows.pairs import KIND  # noqa: PLC0415
+    from conovel.rows.storage import read_features  # noqa: PLC0415
+
+    has_kinds = KIND in column_names(open_files(path, reading)) and KIND not in types.names
+    wanted = types.append(pa.field(KIND, pa.string())) if has_kinds else types
+    return read_features(path, wanted, None, reading).features

@@ -61,6 +61,9 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
     repeats=typer.Option(hidden=True),
     stage_seconds=typer.Option(min=0.1, help="How long a site may take to answer."),
     run_seconds=typer.Option(min=0.1, help="How long the run may take in all."),
+    certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
+    " least, with this probability, such as 0.95. In together and joint. Sites are asked nothing"
+    " more.",
     out="Where to write the outcome (.json), for verify.",
 )
 def run(
@@ -85,6 +88,7 @@ def run(
     repeats: int = 1,
     stage_seconds: float = 900.0,
     run_seconds: float = 3600.0,
+    certificate: str | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -103,6 +107,8 @@ def run(
     from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415
     from conovel.federation.terms import Terms  # noqa: PLC0415
+    from conovel.protocol.certificates import refuse_uncovered, run_numbers  # noqa: PLC0415
+    from conovel.protocol.transcript import Transcript  # noqa: PLC0415
     from conovel.rows.schemas import as_whole_schema  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
@@ -114,6 +120,7 @@ def run(
         choose_masks,
         exposure_note,
     )
+    from conovel.stats.certificate import as_confidence  # noqa: PLC0415
 
     chosen = choose_regime(
         regime,
@@ -149,6 +156,9 @@ def run(
         privacy=privacy,
         schema=as_whole_schema(schema),
     )
+    if certificate is not None:
+        as_confidence(certificate)
+        refuse_uncovered(spec)
     if (
         ways_of(spec.regime).learning.model_rounds
         and spec.privacy is None
@@ -168,6 +178,9 @@ def run(
         with connect(file) as session:
             show.stage("starting a process at every site")
             account = run_terms(session, terms, lambda progress: show.stage(_in_words(progress)))
+    if certificate is not None and account["state"] == "done":
+        transcript = Transcript.from_dict(account["transcript"])
+        account["certificate"] = run_numbers(transcript, certificate)
     if out is not None:
         write_json(out, account)
     if json:
@@ -321,6 +334,12 @@ def _print_account(account: dict[str, Any]) -> None:
             table.add_row("threshold", f"p ≤ {k} · {outcome['slope']}")
         table.add_row("counting", terms["spec"]["counting"])
         table.add_row("rounds", str(outcome["rounds"]))
+    if "certificate" in account:
+        from conovel.spec.findings import certificate_words  # noqa: PLC0415
+        from conovel.stats.levels import as_level  # noqa: PLC0415
+
+        level = as_level(terms["spec"]["level"])
+        table.add_row("certificate", certificate_words(level, account["certificate"]))
     for name, moved in transcript["totals"]["by_agent"].items():
         table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")
     if "ledger" in account:

@@ -230,6 +230,17 @@ def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
     )
 
 
+def print_certificate(result: Any, confidence: str | None) -> None:
+    """Print a certificate that was asked for, or what is proven where nothing is flagged."""
+    if confidence is not None:
+        print_fitted(str(result.certificate(confidence)))
+    elif not result.n_rejected:
+        from conovel.runs.certificates import proof_of  # noqa: PLC0415
+
+        if proof_of(result) is not None:
+            print_fitted(str(result.certificate()))
+
+
 def print_json(content: Any) -> None:
     """Print JSON for a script to read; what is not printable is written as JSON escapes it."""
     import json  # noqa: PLC0415

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from conovel.cli.show import (
+    print_certificate,
     print_findings,
     print_fitted,
     print_json,
@@ -19,7 +20,7 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import FileOptions, with_options
+from conovel.cli.tables import FileOptions, as_known_file, with_options
 from conovel.errors import InputError
 from conovel.stats.words import counted
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 @with_options(
     "kind",
-    agent="An agent's files as NAME=NULL,TEST; repeat for each agent. Without any, the paper's"
-    " Gaussian design is drawn.",
+    agent="An agent's files as NAME=NULL,TEST, or NAME=NULL,TEST,KNOWN with known novelties;"
+    " repeat for each agent. Without any, the paper's Gaussian design is drawn.",
     delta=typer.Option(min=0, help="Gaussian design: distance between the agents' normals."),
     agents=typer.Option(min=2, help="Gaussian design: how many agents."),
     nulls="Gaussian design: known normals in all.",
@@ -71,11 +72,16 @@ if TYPE_CHECKING:
     " organisations do by default.",
     out="Where to write the run (.json); `conovel verify` reads it. With several regimes each has"
     " a file of its own: run.counts.json, run.joint.json.",
+    certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
+    " least, with this probability, such as 0.95. In together and joint.",
+    confidence="Flag the longest list of which at most LEVEL is false with this probability, such"
+    " as 0.95, instead of on average. In together and joint.",
     check="As in `conovel detect`, for every agent.",
 )
 def simulate(
     *,
     agent: list[str] | None = None,
+    kind_column: str | None = None,
     delta: float = 2.0,
     agents: int = 3,
     nulls: int = 3000,
@@ -99,6 +105,8 @@ def simulate(
     options: FileOptions,
     seed: int = 0,
     out: Path | None = None,
+    certificate: str | None = None,
+    confidence: str | None = None,
     check: bool = True,
     json: bool = False,
 ) -> None:
@@ -107,6 +115,8 @@ def simulate(
     Example: `conovel simulate --regime isolated,counts,together --delta 2`
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
+
+    Example: `conovel simulate --agent north=n0.csv,n1.csv,fraud.csv --agent south=s0.csv,s1.csv`
     """
     from conovel.report import network_content  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
@@ -121,7 +131,8 @@ def simulate(
     with stages() as show:
         show.stage("reading rows")
         if agent:
-            participants, truth = _read_agents(agent, options, agreed), None
+            participants = _read_agents(agent, options, agreed, kind_column)
+            truth = None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
         networks = [
@@ -144,6 +155,7 @@ def simulate(
                 privacy=privacy,
                 schema=agreed,
                 min_group_rows=None if as_deployed else 1,
+                confidence=confidence,
             )
             for name in regimes
         ]
@@ -158,16 +170,27 @@ def simulate(
             )
             for network in networks
         ]
-    for path, run in zip(outs, runs, strict=False):
-        write_json(path, network_content(run, truth))
+    certificates: list[dict[str, Any]] = [
+        {} if certificate is None else {"certificate": _certificate(run, certificate)}
+        for run in runs
+    ]
+    for path, run, more in zip(outs, runs, certificates, strict=False):
+        write_json(path, network_content(run, truth) | more)
     if json:
-        print_json([run.to_dict() for run in runs])
+        contents = [run.to_dict() for run in runs]
+        print_json([content | more for content, more in zip(contents, certificates, strict=True)])
         return
     for run in runs:
         _print_run(run, truth)
+        print_certificate(run, certificate)
     for path in outs:
         say(f"written to {path}; check it with: conovel verify {path}")
         say(f"a page about it: conovel report {path}")
+
+
+def _certificate(run: NetworkRun, confidence: str) -> dict[str, Any]:
+    """Return the numbers of a certificate; its record is that of the promise on average."""
+    return (run.mean or run).certificate(confidence).to_dict()
 
 
 def _named_by_regime(out: Path | None, regimes: Sequence[str]) -> list[Path]:
@@ -210,22 +233,43 @@ def _draw_agents(
     return participants, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
 
 
-def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> list[Agent]:
+def _read_agents(
+    texts: list[str], options: FileOptions, schema: SchemaLike, kind_column: str | None
+) -> list[Agent]:
+    from conovel.rows.known_files import read_samples_of_files  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
-    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
     from conovel.runs.agents import Agent  # noqa: PLC0415
 
+    split = [_named_files(text) for text in texts]
+    if kind_column is not None and not any(known_file for *_, known_file in split):
+        raise InputError("--kind-column names a column of known novelties: no --agent has any")
     participants = []
-    for text in texts:
-        name, equals, files = text.partition("=")
-        null, comma, test = files.partition(",")
-        if not (name and equals and null and comma and test):
-            raise InputError(f"--agent {text}: write NAME=NULL,TEST")
+    for name, null, test, known_file in split:
         reading, features = columns_read(schema, options.reading, options.features)
-        pair = Path(null), Path(test)
-        normals, rows = read_pair_of_files(*pair, features, options.id_column, reading)
-        participants.append(Agent(name, normals.features, rows.features, ids=rows.ids))
+        file = as_known_file(known_file, kind_column if known_file else None)
+        normals, rows, novel = read_samples_of_files(
+            null, test, features, options.id_column, reading, file
+        )
+        agent = Agent(name, normals.features, rows.features, ids=rows.ids, X_known=novel)
+        participants.append(agent)
     return participants
+
+
+def _named_files(text: str) -> tuple[str, Path, Path, Path | None]:
+    """Read the name of an agent and its files.
+
+    Examples
+    --------
+    >>> name, *paths = _named_files("north=a.csv,b.csv")
+    >>> name, [path and path.name for path in paths]
+    ('north', ['a.csv', 'b.csv', None])
+    """
+    name, _, files = text.partition("=")
+    paths = files.split(",")
+    if not (name and all(paths) and 2 <= len(paths) <= 3):
+        raise InputError(f"--agent {text}: write NAME=NULL,TEST or NAME=NULL,TEST,KNOWN")
+    null, test, *known_file = map(Path, paths)
+    return name, null, test, known_file[0] if known_file else None
 
 
 def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -17,15 +17,26 @@ from conovel.cli.show import split_names
 from conovel.errors import ConovelError, InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.table import Table
 
     from conovel.rows.dialects import ReadingOptions
+    from conovel.rows.known_files import KnownFile
+    from conovel.runs.detection import Detection
+    from conovel.runs.file_detection import FileDetection
     from conovel.spec.schema import Schema
 
 # What options are for, where several commands have them.
 _HELP: Mapping[str, Any] = {
     "columns": "Feature columns, separated by commas; all of them if not given.",
     "id_column": typer.Option("--id", help="Column that names the rows; never a feature."),
+    "known_file": typer.Option(
+        "--known",
+        help="Known novelties, confirmed cases: a file with the same columns. The score learns"
+        " from them; they are never tested.",
+    ),
+    "kind_column": "Column of --known that says of which kind a row is, for reasons; `kind` if not"
+    " given and there.",
     "exclude": "Columns that are no features, such as ids and labels: separated by commas, or one"
     " option each. A name with a comma stands in quotes, '\"a, b\"'.",
     "kind": "What a column is: NAME=number, boolean, category, date or ignore; one option each. A"
@@ -155,13 +166,16 @@ def _explained(parameter: Parameter, helps: Mapping[str, Any]) -> Parameter:
 
 @contextmanager
 def named_samples(
-    reading: ReadingOptions, null: Path | None = None, test: Path | None = None
+    reading: ReadingOptions,
+    null: Path | None = None,
+    test: Path | None = None,
+    known_file: Path | None = None,
 ) -> Iterator[None]:
     """Call samples by their files in errors and warnings, and rows by their lines.
 
-    In memory they are X_null and X_test, which are no words of the command line.
+    In memory they are X_null, X_test and X_known, which are no words of the command line.
     """
-    paths = {"X_null": null, "X_test": test}
+    paths = {"X_null": null, "X_test": test, "X_known": known_file}
     files = {name: path for name, path in paths.items() if path is not None}
     show = warnings.showwarning
 
@@ -179,7 +193,8 @@ def named_samples(
 
 
 def _named(text: str, files: Mapping[str, Path]) -> str:
-    both = " and ".join(dict.fromkeys(map(str, files.values())))
+    pair = [str(files[name]) for name in ("X_null", "X_test") if name in files]
+    both = " and ".join(dict.fromkeys(pair))
     text = text.replace("X_null and X_test", both)
     for name, path in files.items():
         text = text.replace(name, str(path))
@@ -201,3 +216,49 @@ def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
     for dialect in dict.fromkeys(read_as.values()):
         names = ", ".join(Path(path).name for path, how in read_as.items() if how == dialect)
         table.add_row("read", f"{names} as {dialect}")
+
+
+def as_known_file(known_file: Path | None, kind_column: str | None) -> KnownFile | None:
+    """Return the file of known novelties, if there is one."""
+    from conovel.rows.known_files import KnownFile  # noqa: PLC0415
+
+    if known_file is None and kind_column is not None:
+        raise InputError("--kind-column names a column of --known: give that file, too")
+    return None if known_file is None else KnownFile(known_file, kind_column)
+
+
+def about_known(result: Detection | FileDetection, known_file: Path | None) -> dict[str, Any]:
+    """Return what a summary says of known novelties, where there are any."""
+    if known_file is None:
+        return {}
+    about: dict[str, Any] = {"path": str(known_file), "n_rows": result.n_known}
+    if (choice := result.choices.get("known")) is not None:
+        about["choice"] = choice.to_dict()
+    return {"known": about}
+
+
+def add_known_rows(
+    table: Table, result: Detection | FileDetection, known_file: Path | None
+) -> None:
+    """Say in a table how many novelties were known, and how far they counted."""
+    if known_file is None:
+        return
+    table.add_row("known novelties", f"{result.n_known:,}")
+    if (choice := result.choices.get("known")) is not None:
+        table.add_row("", choice.rule)
+
+
+def read_labelled_known(
+    path: Path, rows: pa.Table, label: str, order: str | None, options: FileOptions
+) -> pa.Table:
+    """Read known novelties for a labelled table; its label and order are no features of theirs."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from conovel.rows.known_files import KnownFile  # noqa: PLC0415
+
+    left_out = {label, order}
+    types = pa.schema([field for field in rows.schema if field.name not in left_out])
+    reading = options.reading
+    more = tuple(name for name in (label, order) if name is not None)
+    reading = replace(reading, ignore=(*reading.ignore, *more))
+    return KnownFile(path).read(types, None, reading).features

@@ -1,33 +1,35 @@
 """What would have been found? One labelled table, dealt into known normals and tests.
 
-It gives realised false alarms and power on past data, with their spread.
+It gives realised false alarms and power on past data, with their spread; and what labels are
+worth: the same with known novelties.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import ColumnError, InputError, SampleError
-from conovel.rows.samples import as_frame
+from conovel.errors import InputError, SampleError
+from conovel.experiments.labels import read_label, require_features, split_column
 from conovel.rows.schemas import SchemaLike
 from conovel.runs.check_order import order_of, take
+from conovel.runs.detection import Detection
 from conovel.runs.detector import AdaDetect
+from conovel.runs.pages import axes_or_new
 from conovel.runs.repeats import once_warned
 from conovel.scorers.estimators import ScorerLike
-from conovel.site.checks.columns import looks_like_id
 from conovel.spec.findings import Finding, subject, worst_of
 from conovel.stats.levels import Level, RandomState, as_callback, as_level, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.ranks import as_array
-from conovel.stats.words import counted, not_there
+from conovel.stats.words import counted
+
+NUMBERS_KNOWN = (5, 20, 100)  # how many novelties are known, where so many are set aside
 
 
 class Trial(NamedTuple):
@@ -78,6 +80,8 @@ class Evaluation:
         The label of normal rows.
     by_order : bool
         Whether later rows were tested against earlier ones; otherwise rows were dealt at random.
+    by_known : mapping of int to tuple of Trial
+        With `known_share`, the same trials with so many known novelties; with 0 they are `trials`.
 
     See Also
     --------
@@ -88,6 +92,7 @@ class Evaluation:
     level: Fraction
     normal: str
     by_order: bool
+    by_known: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)
 
     @property
     def fdp(self) -> float:
@@ -102,10 +107,41 @@ class Evaluation:
 
     def spread(self, what: str) -> tuple[float, float]:
         """Return the standard deviation of "fdp" or "power" over the trials, and of its mean."""
-        values = np.array([getattr(trial, what) for trial in self.trials])
-        values = values[np.isfinite(values)]
-        deviation = float(values.std(ddof=1)) if values.size > 1 else float("nan")
-        return deviation, deviation / max(values.size, 1) ** 0.5
+        _, deviation, error = _moments(self.trials, what)
+        return deviation, error
+
+    def with_known(self, n_known: int) -> Evaluation:
+        """Return the evaluation in which so many novelties are known, one of `by_known`."""
+        return replace(self, trials=self.by_known[n_known], by_known={})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the power against the number of known novelties, with its standard error.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; new ones if not given.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if not self.by_known:
+            raise InputError("no novelties were known: evaluate with known_share")
+        ax = axes_or_new(ax)
+        for what, label in (("power", "novelties found"), ("fdp", "false alarms among flagged")):
+            moments = [_moments(trials, what) for trials in self.by_known.values()]
+            means, errors = zip(*((mean, error) for mean, _, error in moments), strict=True)
+            places = range(len(means))  # numbers grow by factors
+            ax.errorbar(places, means, np.nan_to_num(errors), marker="o", capsize=3, label=label)
+        ax.axhline(float(self.level), linestyle=":", color="0.5", label="level")
+        ax.set_xticks(range(len(self.by_known)), [str(n) for n in self.by_known])
+        ax.set_ylim(-0.02, 1.02)
+        ax.set_xlabel("known novelties")
+        ax.set_ylabel("share, mean and standard error")
+        ax.set_title("what known novelties are worth")
+        ax.legend()
+        return ax
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
@@ -132,6 +168,9 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Give it as JSON types."""
         spread = {what: self.spread(what) for what in ("fdp", "power")}
+        by_known = [{"n_known": n} | self.with_known(n).to_dict() for n in self.by_known]
+        kept = ("n_known", "fdp", "power", "sd", "standard_error")
+        known_rows = [{key: one[key] for key in kept} for one in by_known]
         return {
             "command": "evaluate",
             "level": str(self.level),
@@ -149,7 +188,7 @@ class Evaluation:
                 | {"warnings": sorted({finding.kind for finding in trial.warnings})}
                 for trial in self.trials
             ],
-        }
+        } | ({"by_known": known_rows} if known_rows else {})
 
 
 def evaluate(
@@ -160,6 +199,8 @@ def evaluate(
     trials: int | None = None,
     normal: Any = None,
     test_share: Level = "0.3",
+    known_share: Level | None = None,
+    X_known: Any = None,
     keep: Sequence[str] = (),
     level: Level = 0.1,
     scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
@@ -172,7 +213,7 @@ def evaluate(
     """Deal a labelled table into known normals and tests, detect, and count what is right.
 
     A share of all rows is tested, with their labels hidden. Of the others, the normal ones are
-    the known normals. Novelties among them are not used.
+    the known normals. Novelties among them are not used, but with `known_share`.
 
     Parameters
     ----------
@@ -190,6 +231,12 @@ def evaluate(
         The label of normal rows. If not given, it is 0, False, "normal", "benign" or the like.
     test_share : float, str or Fraction
         Share of the rows that is tested.
+    known_share : float, str or Fraction, optional
+        What are labels worth? Set this share of the novelties aside, which is then never tested,
+        and detect with 0, 5, 20 and 100 of them known, as far as there are so many. By order, they
+        are novelties before all rows that are tested.
+    X_known : array or frame, optional
+        Known novelties from elsewhere, in every trial; as of :meth:`conovel.AdaDetect.detect`.
     keep : sequence of str
         Columns that look like an id or another label, but are features.
     level, scorer, train_fraction, pi0, random_state, schema
@@ -224,47 +271,112 @@ def evaluate(
     seed, share = as_seed(random_state), as_level(test_share, "test_share")
     usual = 10 if keys is None else 1
     n_trials = as_whole(usual if trials is None else trials, "trials", least=1)
-    deals = (
-        _at_random(is_novel, share, n_trials, seed)
+    aside = None if known_share is None else as_level(known_share, "known_share")
+    if aside is not None and X_known is not None:
+        raise InputError("known_share takes known novelties from the table: leave out X_known")
+    deals = list(
+        _at_random(is_novel, share, n_trials, seed, aside)
         if keys is None
-        else _by_order(is_novel, share, n_trials, order_of(keys))
+        else _by_order(is_novel, share, n_trials, order_of(keys), seed, aside)
     )
-    done = []
-    for i, (null, test) in enumerate(deals):
-        tell(f"trial {i + 1} of {n_trials}")
-        detector = AdaDetect(scorer, level, train_fraction, pi0, seed + i, schema=schema)
-        with once_warned(i):
-            result = detector.detect(take(rows, null), take(rows, test))
-        novel = is_novel[test]
-        right = int((result.rejected & novel).sum())
-        counts = (null.size, test.size, int(novel.sum()), result.n_rejected, right)
-        done.append(Trial(*counts, result.warnings))
-    return Evaluation(tuple(done), as_level(level), normal_name, keys is not None)
+    numbers = _numbers(min(len(deal.known_rows) for deal in deals))
+    done: dict[int, list[Trial]] = {n: [] for n in numbers}
+    for i, deal in enumerate(deals):
+        for n in numbers:
+            tell(f"trial {i + 1} of {n_trials}" + (f", {n:,} known novelties" if n else ""))
+            detector = AdaDetect(scorer, level, train_fraction, pi0, seed + i, schema=schema)
+            known_rows = take(rows, deal.known_rows[:n]) if n else X_known
+            with once_warned(i or n):
+                result = detector.detect(take(rows, deal.null), take(rows, deal.test), known_rows)
+            done[n].append(_counted(result, deal, is_novel))
+    by_known = {n: tuple(trials) for n, trials in done.items()}
+    of_none = by_known[0]
+    return Evaluation(
+        of_none,
+        as_level(level),
+        normal_name,
+        keys is not None,
+        by_known if aside is not None else {},
+    )
+
+
+def _counted(result: Detection, deal: _Deal, is_novel: NDArray[np.bool_]) -> Trial:
+    novel = is_novel[deal.test]
+    right = int((result.rejected & novel).sum())
+    counts = deal.null.size, deal.test.size, int(novel.sum()), result.n_rejected, right
+    return Trial(*counts, result.warnings)
+
+
+class _Deal(NamedTuple):
+    """Places of known normals, of tested rows and of known novelties."""
+
+    null: NDArray[np.intp]
+    test: NDArray[np.intp]
+    known_rows: NDArray[np.intp]
+
+
+def _numbers(n_aside: int) -> list[int]:
+    """Return how many novelties are known, of so many that are set aside.
+
+    Examples
+    --------
+    >>> _numbers(0), _numbers(30), _numbers(100)
+    ([0], [0, 5, 20, 30], [0, 5, 20, 100])
+    """
+    return sorted({0, *(min(n, n_aside) for n in NUMBERS_KNOWN)})
+
+
+def _set_aside(
+    novel: NDArray[np.intp], aside: Fraction | None, rng: Sequence[int]
+) -> NDArray[np.intp]:
+    """Take a share of the novelties at random, in random order."""
+    if aside is None:
+        return novel[:0]
+    n = int(aside * novel.size)
+    if not n:
+        raise SampleError(
+            f"a share of {float(aside):g} of {counted(novel.size, 'novel row')} is none: raise"
+            " known_share (--known-share)"
+        )
+    return np.random.default_rng(rng).permutation(novel)[:n]
 
 
 def _at_random(
-    is_novel: NDArray[np.bool_], share: Fraction, n_trials: int, seed: int
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    is_novel: NDArray[np.bool_],
+    share: Fraction,
+    n_trials: int,
+    seed: int,
+    aside: Fraction | None = None,
+) -> Iterator[_Deal]:
     """Deal the rows at random, in random order."""
     n_test = min(max(int(share * is_novel.size), 1), is_novel.size - 1)
     for i in range(n_trials):
+        known_rows = _set_aside(np.flatnonzero(is_novel), aside, [seed, i, 1])
         places = np.random.default_rng([seed, i]).permutation(is_novel.size)
+        places = places[~np.isin(places, known_rows)]
         untested = places[n_test:]
-        yield _some(untested[~is_novel[untested]]), places[:n_test]
+        yield _Deal(_some(untested[~is_novel[untested]]), places[:n_test], known_rows)
 
 
 def _by_order(
-    is_novel: NDArray[np.bool_], share: Fraction, n_trials: int, places: NDArray[np.intp]
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    is_novel: NDArray[np.bool_],
+    share: Fraction,
+    n_trials: int,
+    places: NDArray[np.intp],
+    seed: int,
+    aside: Fraction | None = None,
+) -> Iterator[_Deal]:
     """Test the last rows, in consecutive batches, each against all normal rows before it."""
     start = places.size - min(max(int(share * places.size), 1), places.size - 1)
     if places.size - start < n_trials:
         raise SampleError(
             f"{counted(places.size - start, 'row')} to test cannot make {n_trials} batches"
         )
+    first = places[:start]
+    known_rows = _set_aside(first[is_novel[first]], aside, [seed, 1])
     for batch in np.array_split(np.arange(start, places.size), n_trials):
         earlier = places[: batch[0]]
-        yield _some(earlier[~is_novel[earlier]]), places[batch]
+        yield _Deal(_some(earlier[~is_novel[earlier]]), places[batch], known_rows)
 
 
 def _some(normals: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -277,124 +389,10 @@ def _plain(number: float) -> float | None:
     return number if np.isfinite(number) else None
 
 
-_NORMAL = ("0", "0.0", "false", "normal", "benign", "no", "ok", "none", "inlier")
-_FEW_VALUES = 50  # a label has at most so many values
-
-
-def split_column(X: Any, which: Any, what: str) -> tuple[Any, NDArray[Any]]:
-    """Take a column out of a frame, by name; values that are given are only checked."""
-    if not isinstance(which, str):
-        return X, as_array(which, what)
-    frame = as_frame(X, "X")
-    if frame is None or which not in frame.columns:
-        has = "" if frame is None else f": {not_there(which, frame.columns)}"
-        raise ColumnError(f"{what}: there is no column {which!r}{has}")
-    return frame.drop(which).to_native(), frame[which].to_numpy()
-
-
-def read_label(values: NDArray[Any], normal: Any) -> tuple[NDArray[np.bool_], str]:
-    """Tell which rows are novel, and the label of the others."""
-    if values.ndim != 1 or not values.size:
-        raise SampleError("label needs one value for each row")
-    texts = np.array([str(value).strip() for value in values.tolist()])
-    missing = np.isin(np.char.lower(texts), ["", "nan", "none", "null", "<na>", "nat"])
-    distinct, counts = np.unique(texts[~missing], return_counts=True)
-    if missing.any() and "none" not in map(str.lower, distinct.tolist()):
-        raise InputError(
-            f"label is missing in {counted(int(missing.sum()), 'row')}: fill it in, or drop"
-            " these rows"
-        )
-    if len(distinct) < 2:
-        raise InputError("label has a single value: there must be normal rows and novelties")
-    if normal is None:
-        hits = [name for name in distinct.tolist() if name.lower() in _NORMAL]
-        if len(hits) != 1:
-            listed = ", ".join(map(repr, distinct[np.argsort(-counts)][:8].tolist()))
-            raise InputError(
-                f"label has the values {listed}: say with normal= or --normal which is normal"
-            )
-        normal = hits[0]
-    name = str(normal).strip()
-    if name not in distinct:
-        raise InputError(f"no row has the label {name!r}: say which value normal rows have")
-    return texts != name, name
-
-
-def require_features(rows: Any, is_novel: NDArray[np.bool_], keep: Sequence[str] = ()) -> None:
-    """Refuse columns that are ids or further labels, in one message with the option to drop them.
-
-    Examples
-    --------
-    >>> require_features(np.array([[i, i % 5] for i in range(100)]), np.arange(100) % 5 == 1)
-    Traceback (most recent call last):
-    ...
-    conovel.errors.ColumnError: '0' looks like an id: leave out with --exclude '0', or ...
-    """
-    ids, labels = [], []
-    for name, values in _columns(rows):
-        if name in keep:
-            continue
-        if _is_id(values, name):
-            ids.append(name)
-        elif _is_label(values, is_novel):
-            labels.append(name)
-    if not ids and not labels:
-        return
-    reasons = [
-        f"{', '.join(map(repr, names))} {'look' if len(names) > 1 else 'looks'} like {what}"
-        for names, what in (
-            (ids, "ids" if len(ids) > 1 else "an id"),
-            (labels, "further labels" if len(labels) > 1 else "a further label"),
-        )
-        if names
-    ]
-    columns = ",".join(f'"{name}"' if "," in name else name for name in (*ids, *labels))
-    raise ColumnError(
-        f"{' and '.join(reasons)}: leave out with --exclude '{columns}', or use as features with"
-        f" --keep '{columns}'"
-    )
-
-
-def _columns(rows: Any) -> Iterator[tuple[str, nw.Series[Any]]]:
-    frame = as_frame(rows, "X")
-    if frame is None:
-        array = np.asarray(rows)
-        if array.ndim != 2:
-            return  # the detection says what is wrong
-        frame = nw.from_dict(
-            {str(j): array[:, j] for j in range(array.shape[1])}, backend="pyarrow"
-        )
-    for j, name in enumerate(frame.columns):
-        yield str(name), frame[:, j]
-
-
-def _is_id(values: nw.Series[Any], name: str) -> bool:
-    if values.dtype.is_integer() or values.dtype.is_float():
-        numbers = values.cast(nw.Float64).to_numpy()
-        return bool(np.isfinite(numbers).all()) and looks_like_id(numbers, name)
-    is_text = values.dtype in (nw.String, nw.Object, nw.Categorical)
-    return is_text and len(values) >= 20 and values.n_unique() == len(values)
-
-
-def _is_label(values: nw.Series[Any], is_novel: NDArray[np.bool_]) -> bool:
-    """Tell whether a column has one value in all normal rows and others in novelties."""
-    # Numbers must have two values, or tell all novelties: counts of rare events are 0 in normals.
-    if values.n_unique() > _FEW_VALUES:
-        return False
-    texts = np.array([str(value) for value in values.to_list()])
-    of_normals = np.unique(texts[~is_novel])
-    if of_normals.size != 1:
-        return False
-    differs = texts != of_normals[0]
-    is_text = values.dtype in (nw.String, nw.Object, nw.Categorical)
-    n_values = np.unique(texts).size
-    tells_all = bool((differs == is_novel).all())
-    return n_values > 1 and (tells_all or is_text or _is_flag(values, n_values))
-
-
-def _is_flag(values: nw.Series[Any], n_values: int) -> bool:
-    if values.dtype == nw.Boolean:
-        return True
-    if not values.dtype.is_numeric() or n_values != 2:
-        return False
-    return {0.0, 1.0} == set(map(float, values.unique().to_list()))
+def _moments(trials: Sequence[Trial], what: str) -> tuple[float, float, float]:
+    """Return mean, standard deviation and standard error of "fdp" or "power" over trials."""
+    values = np.array([getattr(trial, what) for trial in trials])
+    values = values[np.isfinite(values)]
+    mean = float(values.mean()) if values.size else float("nan")
+    deviation = float(values.std(ddof=1)) if values.size > 1 else float("nan")
+    return mean, deviation, deviation / max(values.size, 1) ** 0.5

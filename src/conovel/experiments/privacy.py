@@ -30,7 +30,7 @@ from conovel.experiments.attacks import (
     named_values,
     reading,
 )
-from conovel.experiments.gaussian import gaussian_design
+from conovel.experiments.gaussian import gaussian_design, novelty_centre
 from conovel.experiments.shadows import Exchange, Pool, Shadow, draw_shadow
 from conovel.rows.encoding import Encoder
 from conovel.rows.pairs import read_pair
@@ -39,11 +39,12 @@ from conovel.scorers.base import Matrix, Vector, mean_of
 MOST_ROWS = 150  # of each kind that are attacked
 _MOST_MODELS = 8  # of which thresholds are compared with values of rows
 MOST_IN_POOL = 4000, 1500  # known normals and tests of a site's own rows
-TRAINING, TESTS, NORMAL_TESTS, NOVELTIES = (
+TRAINING, TESTS, NORMAL_TESTS, NOVELTIES, KNOWN = (
     "rows that train",
     "test rows",
     "normal test rows",
     "novelties",
+    "known novelties",
 )
 
 
@@ -115,11 +116,21 @@ def pool_of(X_null: Any, X_test: Any, schema: Any = None, seed: int = 0) -> Pool
     return Pool(normals.values[chosen[0]], tests.values[chosen[1]], schema=agreed)
 
 
-def design_pool(shift: float, seed: int, n_known: int = 1000, n_tests: int = 333) -> Pool:
-    """Draw a pool of the paper's design, so that a shadow agent has about these many rows."""
+def design_pool(
+    shift: float, seed: int, n_known: int = 1000, n_tests: int = 333, n_shared: int = 0
+) -> Pool:
+    """Draw a pool of the paper's design, so that a shadow agent has about these many rows.
+
+    `n_shared` is the number of known novelties.
+    """
     totals = {"n_null": 6 * n_known, "n_test": 6 * n_tests}
     agent = gaussian_design(shift, seed, n_agents=3, **totals)[0]
-    return Pool(agent.X_null, agent.X_test, agent.is_novel)
+    if not n_shared:
+        return Pool(agent.X_null, agent.X_test, agent.is_novel)
+    centre = novelty_centre()
+    rng = np.random.default_rng([seed, n_shared])
+    known_rows = rng.normal(size=(2 * n_shared, centre.size)) + centre
+    return Pool(agent.X_null, agent.X_test, agent.is_novel, known_rows=known_rows)
 
 
 def measure_privacy(
@@ -225,7 +236,7 @@ def _groups(
     first = slice(MOST_ROWS)
     here = np.array([shadow.normals[first] for shadow in shadows])
     # With several runs a known normal trains in some of them.
-    name = "trains" if exchange.n_runs == 1 else "known"
+    name = "trains" if exchange.n_runs == 1 else "normals"
     trains = np.array([getattr(shadow, name)[first] for shadow in shadows])
     yield TRAINING, pool.normals[first], trains, ~here, -1.0
     tests = np.array([shadow.tests for shadow in shadows])
@@ -236,6 +247,9 @@ def _groups(
         chosen = np.flatnonzero(kind)[first]
         members = tests[:, chosen]
         yield target, pool.tests[chosen], members, ~members, 1.0
+    if pool.known_rows is not None:
+        members = np.array([shadow.known_rows[first] for shadow in shadows])
+        yield KNOWN, pool.known_rows[first], members, ~members, 1.0
 
 
 def _mean_log_odds(models: Sequence[Any], rows: Matrix) -> Vector:

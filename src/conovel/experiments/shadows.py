@@ -3,7 +3,7 @@
 Each row of the pool is at a shadow agent with chance one half. Half of the shadow agents also have
 one outlying row, a canary: six standard deviations away in one or in five features, either among
 the known normals that train or among the tests. So it is known of every model which rows are
-behind it.
+behind it. Known novelties are drawn from the pool in the same way.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Pool:
     tests: Matrix
     is_novel: Mask | None = None
     schema: Schema | SchemaDigest | None = None
+    known_rows: Matrix | None = None  # novelties that a site knows, where it shares what they say
 
     @cached_property
     def centre(self) -> Vector:
@@ -113,6 +114,7 @@ class Shadow:
     rows: Matrix
     models: list[tuple[Surrogate, ...]] = field(repr=False)
     sizes: list[int]
+    known_rows: Mask  # which known novelties of the pool it has
 
 
 def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int) -> Shadow:
@@ -124,13 +126,16 @@ def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int
     canary = turn // 2 % len(pool.canaries) if turn % 2 else -1
     n_runs = max(one.n_runs for one in exchanges)
     splits = [_split(in_normals, rng) for _ in range(n_runs)]
-    drawn = [_training(pool, in_normals & ~split, split, tests, canary) for split in splits]
+    in_known = rng.random(0 if pool.known_rows is None else len(pool.known_rows)) < 0.5
+    drawn = [
+        _training(pool, in_normals & ~split, split, tests, canary, in_known) for split in splits
+    ]
     # A site of a deployment mixes a secret into the seed of a run, so an attacker has other seeds.
     own = seed if all(one.known_seed for one in exchanges) else seed + index
     seeds = [own + 1_000_003 * run for run in range(n_runs)]
     models, sizes = _send(exchanges, drawn, seeds, pool.schema)
     rows = drawn[0].labelled()[0]
-    return Shadow(in_normals, tests, splits[0], canary, rows, models, sizes)
+    return Shadow(in_normals, tests, splits[0], canary, rows, models, sizes, in_known)
 
 
 def _split(in_normals: Mask, rng: np.random.Generator) -> Mask:
@@ -141,14 +146,17 @@ def _split(in_normals: Mask, rng: np.random.Generator) -> Mask:
     return trains
 
 
-def _training(pool: Pool, calibrates: Mask, trains: Mask, tests: Mask, canary: int) -> TrainingSet:
+def _training(
+    pool: Pool, calibrates: Mask, trains: Mask, tests: Mask, canary: int, in_known: Mask
+) -> TrainingSet:
     null_train = pool.normals[trains]
     mixture = np.concatenate([pool.normals[calibrates], pool.tests[tests]])
     if canary >= 0:
         one = pool.canaries[canary]
         target = null_train if one.role == ROLES[0] else mixture
         target[0] = one.row  # in the place of another, so that numbers of rows say nothing
-    return TrainingSet(null_train, Mixture.of(mixture))
+    known_rows = None if pool.known_rows is None else pool.known_rows[in_known]
+    return TrainingSet(null_train, Mixture.of(mixture), known_rows)
 
 
 def _send(

@@ -71,7 +71,9 @@ class Limits:
     max_runs_per_data: Positive = 10  # with the same rows
     # Where agents learn together, refuse runs in which the coordinator would see this site's sums.
     masks: bool = True
-    # The same: rounds of sums, bins of a column in a round, trees, and rows of all in a leaf.
+    # Whether what leaves the site may be learnt from its known novelties, too.
+    share_known: bool = False
+    # Of sums: their rounds, bins of a column in a round, trees, and rows of all in a leaf.
     max_sum_rounds: Positive = 40
     max_bins: Positive = 1024
     max_trees: Positive = 200

@@ -310,6 +310,7 @@ keep_runs = 100   # of older runs only the ids and the audit log are kept
 [data]
 null = "normal.parquet"   # rows known to be normal: CSV, Parquet or Arrow, a file or a folder
 test = "test.parquet"     # rows to test
+# known = "known.parquet" # confirmed cases of the same columns: this site's score learns from them
 # columns = ["a", "b"]    # features, in the order all sites agreed on; all columns by default
 # id = "patient"          # names the rows; never a feature, never sent
 # exclude = ["label"]     # columns that are no features
@@ -345,6 +346,7 @@ model_families = ["forest", "linear", "dense"]   # of models that may leave or c
 composites = ["auto", "mean", "stacked"]   # with "max" or "min" one peer decides a score
 max_nodes_in = 16384           # of a model that comes in
 min_group_rows = "own rule"    # rows that a peer's model or a cell of counts stands for: 5, or 3
+share_known = false            # whether models and sums that leave are learnt from known rows
 masks = true                   # in "together" nobody may see this site's sums
 max_sum_rounds = 40            # in "together": rounds of sums,
 max_bins = 1024                # bins of a column in a round,

@@ -54,6 +54,8 @@ class _SiteTable:
 class _DataTable:
     null: str
     test: str
+    known: str | None = None
+    kind_column: str | None = None
     columns: _Texts | None = None
     id: str | None = None
     memory: str | None = None
@@ -143,6 +145,8 @@ class SiteFile:
     ledger: Path | None = None  # the file of the ledger of that list
     # Where the page of metrics is served; None if there is none.
     metrics: MetricsAddress | None = None
+    known: Path | None = None  # known novelties, where the site has any
+    kind_column: str | None = None  # as in ``conovel detect``
     data_set: str = ""  # the name of its rows in the ε ledger: no row is in two data sets
 
     @property
@@ -200,6 +204,8 @@ def read_site(path: Path) -> SiteFile:
             results=folder / site.results,
             null=folder / data.null,
             test=folder / data.test,
+            known=None if data.known is None else folder / data.known,
+            kind_column=data.kind_column,
             columns=columns,
             id_column=data.id,
             memory=_memory(data.memory),

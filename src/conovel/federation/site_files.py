@@ -20,14 +20,16 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.transcript import Transcript
-from conovel.rows.pairs import read_pair
+from conovel.rows.known_files import KnownFile, read_samples_of_files
+from conovel.rows.pairs import read_with_known
 from conovel.rows.private_files import FOLDER_MODE, make_private_folder
 from conovel.rows.schemas import columns_read
-from conovel.rows.storage import are_large, read_pair_of_files, write_json, write_table
+from conovel.rows.storage import are_large, write_json, write_table
 from conovel.rows.tables import as_ids
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.argument import as_candidates
+from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, explain_files
@@ -71,17 +73,27 @@ class SiteFiles:
                 reading=file.reading,
                 schema=file.schema,
                 memory=file.memory,
+                known_file=self._known,
             )
         reading, columns = columns_read(file.schema, file.reading, file.columns)
-        nulls, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
+        nulls, tests, novel = read_samples_of_files(
+            file.null, file.test, columns, file.id_column, reading, self._known
+        )
         fixed = work.columns_fixed
         rows = nulls.features, tests.features
-        null, test = read_pair(*rows, file.schema, shares_schema=True, fixed=fixed)
+        null, test, known_rows = read_with_known(
+            *rows, novel, file.schema, shares_schema=True, fixed=fixed
+        )
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
             settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
             self.listing.facts = network_facts(*rows, self.terms.promised, settings)
-        return Site(null, test, work)
+        return Site(null, test, work, known_rows=known_rows)
+
+    @property
+    def _known(self) -> KnownFile | None:
+        path = self.file.known
+        return None if path is None else KnownFile(path, self.file.kind_column)
 
     def digest(self) -> str:
         """Return a digest of the rows' files: the same where every byte of both samples is."""
@@ -99,6 +111,7 @@ class SiteFiles:
             len(self.terms.agents),
             group_rows=file.limits.own_group_rows,
             columns_fixed=ways_of(spec.regime).learning.one_score,
+            share_known=file.limits.share_known,
         )
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
@@ -117,7 +130,9 @@ class SiteFiles:
             written.write(decisions, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.n_calibration, agent)
-            findings = written.findings(thin, name=self.file.name) if self.file.check else ()
+            known_rows = known_findings(site.known_rows, site.null, site.test)
+            findings = written.findings(thin, *known_rows, name=self.file.name)
+            findings = findings if self.file.check else ()
             results = _without_rows(site)
         else:
             of_run = result = self.decide(site, agent)
@@ -153,6 +168,7 @@ class SiteFiles:
             checked.entries_of(self._ids),
             lambda _: None,
             thin,
+            *(known_findings(site.known_rows, site.null, site.test) if site.known_rows else ()),
             n_agents=len(self.terms.agents),
         )
         return with_findings(result, before, checked).warnings

@@ -58,7 +58,13 @@ NOT_CHECKED = {
 # With a nonce, the run id follows from all terms. Runs of earlier versions have none.
 _TERMS_WITHOUT_A_NONCE = ("terms.*_seconds", "terms.asked_at")
 # Of one site, these follow from the ranks, which are in the file of decisions.
-_NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
+_NUMBERS_OF_RANKS = (
+    "certificate",
+    "largest_rejected_rank",
+    "n_calibration",
+    "n_rejected",
+    "n_test",
+)
 # Of one site with `repeats`: there are no ranks, and its seed is not published.
 _OF_REPEATS = ("n_calibration", "repeats.seeds")
 _NUMBERS_OF_FLAGS = ("n_rejected", "n_test", "repeats.n_rejected")

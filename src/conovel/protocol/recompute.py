@@ -13,17 +13,26 @@ from numpy.typing import NDArray
 
 from conovel.deciding.asking import Count
 from conovel.deciding.ways import guarantee, network_over_time
-from conovel.errors import ConovelError
+from conovel.errors import ConovelError, InputError
 from conovel.learning.base import State
 from conovel.protocol.listing import ListingAgent, ListingCoordinator
 from conovel.protocol.messages import encode
 from conovel.protocol.states import Machine
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
-from conovel.spec.guarantee import Guarantee, kept_score, over_time, with_lots, with_verdicts
+from conovel.spec.guarantee import (
+    Guarantee,
+    kept_score,
+    over_time,
+    this_list,
+    with_lots,
+    with_verdicts,
+)
 from conovel.spec.guarantee import one_site as one_site_guarantee
 from conovel.spec.run_spec import RunSpec, of_list, repeated_specs
 from conovel.stats.batches import NETWORK_SHARE
+from conovel.stats.certified import certificate_numbers, site_bounds
+from conovel.stats.conditional import Conditional
 from conovel.stats.levels import as_level, as_repeats
 from conovel.stats.null_proportion import as_estimator
 from conovel.stats.ranks import as_block
@@ -36,8 +45,10 @@ from conovel.stats.repeats import (
     run_level,
 )
 from conovel.stats.resolution import rank_limit, resolution
-from conovel.stats.stepup import step_up, within_limit
+from conovel.stats.stepup import RankHistogram, step_up, within_limit
 from conovel.stats.words import briefly
+
+_MOST_CALIBRATION = 2**27  # a file that says more would take the memory
 
 _RUN_ID = bytes(16)  # of a list: its rounds do not depend on it
 _DIGEST = bytes(32)
@@ -71,27 +82,82 @@ def one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
     if not _are_numbers((k, size, m, largest, run["n_train"])):
         yield "numbers of rows must be whole numbers from 0 on"
         return
-    fewest = resolution(size, m, level).fewest
-    yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    decided_by_bh = run["pi0"] is None and "ledger" not in run
+    adjusted = _conditional(run, size)
+    need = resolution(size, m, level) if adjusted is None else adjusted.resolution(m, level)
+    yield from differences(
+        run["fewest_rejections_possible"], need.fewest, "fewest_rejections_possible"
+    )
+    decided_by_bh = run["pi0"] is None and "ledger" not in run and not _is_certified(run)
     if not 0 <= k <= m or (k == 0) != (largest == 0) or largest > size + 1:
         yield f"{k} of {m} rows up to rank {largest} among {size} cannot be rejected"
-    elif decided_by_bh and k and largest > rank_limit(level / m, k, size):
+    elif decided_by_bh and k and largest > _limit(adjusted, level / m, k, size):
         yield f"rank {largest} is not within the limit of {k} rejections"
     if "ranks" in run:
-        ranks, _ = as_block(run["ranks"], size)
-        rejected = np.asarray(run["rejected"])
-        if ranks.size != m or not np.array_equal(rejected, within_limit(ranks, largest)):
-            yield f"the rejected rows are not those up to rank {largest}"
-        elif largest != ranks[rejected].max(initial=0):
-            yield f"the largest rejected rank is not {largest}"
-        yield from differences(k, int(rejected.sum()), "n_rejected")
-        if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
-            yield f"the p-values are not those of {size} calibration rows"
-        if decided_by_bh and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
-            yield f"the step-up at level {level} rejects another number of rows"
+        yield from _row_findings(run, level, adjusted, decided_by_bh=decided_by_bh)
     if run["guarantee"] not in [_stated(run, one) for one in _possible_guarantees(run, level)]:
         yield "the guarantee is not that of these settings"
+
+
+def _row_findings(
+    run: Mapping[str, Any], level: Fraction, adjusted: Conditional | None, *, decided_by_bh: bool
+) -> Iterator[str]:
+    """Check the decisions of one site against its ranks."""
+    k, size = run["n_rejected"], run["n_calibration"]
+    m, largest = run["n_test"], run["largest_rejected_rank"]
+    ranks, _ = as_block(run["ranks"], size)
+    rejected = np.asarray(run["rejected"])
+    if ranks.size != m or not np.array_equal(rejected, within_limit(ranks, largest)):
+        yield f"the rejected rows are not those up to rank {largest}"
+    elif largest != ranks[rejected].max(initial=0):
+        yield f"the largest rejected rank is not {largest}"
+    yield from differences(k, int(rejected.sum()), "n_rejected")
+    if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
+        yield f"the p-values are not those of {size} calibration rows"
+    if decided_by_bh and _n_rejected(adjusted, ranks, size, level) != rejected.sum():
+        yield f"the step-up at level {level} rejects another number of rows"
+    yield from _certificate_findings(run, RankHistogram(ranks, size), level, largest)
+
+
+def _certificate_findings(
+    run: Mapping[str, Any], histogram: RankHistogram, level: Fraction, largest: int
+) -> Iterator[str]:
+    """Check the certificate of one site, and the list that a confidence asked for."""
+    if _is_certified(run):
+        last = 1 + site_bounds(histogram, run["confidence"]).last_place(level)
+        if histogram.at_most(last) != histogram.at_most(largest):
+            yield f"the list with confidence {run['confidence']} has the ranks up to {last}"
+    if "certificate" in run:
+        bounds = site_bounds(histogram, run["certificate"]["confidence"])
+        flagged = histogram.smallest(np.arange(1, run["n_rejected"] + 1)) - 1
+        sure = as_level(run["certificate"]["confidence"], "confidence")
+        follows = certificate_numbers(bounds, flagged, histogram.size, sure)
+        yield from differences(run["certificate"], follows, "certificate")
+
+
+def _is_certified(run: Mapping[str, Any]) -> bool:
+    """Tell whether a certificate chose the list; a detector's confidence is about its p-values."""
+    return "confidence" in run and "detector" not in run
+
+
+def _conditional(run: Mapping[str, Any], size: int) -> Conditional | None:
+    """Return the p-values of a detector that has a confidence."""
+    if "confidence" not in run or "detector" not in run:
+        return None
+    if size > _MOST_CALIBRATION:
+        raise InputError(f"n_calibration is {size}: that many rows are not computed again")
+    return Conditional(size, as_level(run["confidence"], "confidence"))
+
+
+def _limit(adjusted: Conditional | None, slope: Fraction, k: int, size: int) -> int:
+    return rank_limit(slope, k, size) if adjusted is None else adjusted.limit(slope, k)
+
+
+def _n_rejected(
+    adjusted: Conditional | None, ranks: NDArray[np.int64], size: int, level: Fraction
+) -> int:
+    if adjusted is not None:
+        return adjusted.step_up(ranks, level).n_rejected
+    return step_up([(ranks, size)], level, None).n_rejected
 
 
 def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guarantee]:
@@ -100,9 +166,14 @@ def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guaran
         score = "kept" if "detector" in run else "refitted"
         return [over_time(level, score, final=final) for final in (False, True)]
     if "detector" in run:
-        return [kept_score(level)]
+        size = run["n_calibration"]
+        if (adjusted := _conditional(run, size)) is not None:
+            return [kept_score(level, size, adjusted.confidence)]
+        return [kept_score(level, size), kept_score(level)]
     if run["pi0"] is None:
-        return [one_site_guarantee(level, None)]
+        plain = one_site_guarantee(level, None)
+        sure = run.get("confidence")
+        return [plain if sure is None else this_list(plain, level, as_level(sure, "confidence"))]
     return [one_site_guarantee(level, as_estimator(pi0)) for pi0 in ("storey", "quantile")]
 
 

@@ -22,6 +22,7 @@ from conovel.deciding.committed import commitment
 from conovel.deciding.counts import step_of
 from conovel.deciding.ways import guarantee
 from conovel.errors import ConovelError
+from conovel.protocol.certificates import certified_findings
 from conovel.protocol.group_records import group_findings, groups_of, total_findings
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.recompute import (
@@ -130,6 +131,7 @@ class _Finished:
             yield f"the coordinator would have broken off: {error}"
         if self.decisions is not None:
             yield from self.decided(outcome, self.decisions)
+        yield from certified_findings(self.run, transcript)
         yield from self.settings()
         yield from self.published(outcome)
 

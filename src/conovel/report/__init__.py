@@ -7,12 +7,14 @@ checked and escaped.
 
 from __future__ import annotations
 
+from conovel.report.list_numbers import lists_of
 from conovel.report.page import page_of, render, write_report
 from conovel.report.picture import of_detection
 from conovel.report.run_pictures import correct_counts, network_content, of_files, of_network
 
 __all__ = [
     "correct_counts",
+    "lists_of",
     "network_content",
     "of_detection",
     "of_files",

@@ -124,6 +124,7 @@ def evaluation_story(run: Checked) -> Story:
             ("trials", f"{len(trials):,}"),
         ],
         sections=[
+            *_by_known(run),
             Section(table.caption, tables=[table]),
             settings_section(
                 [
@@ -134,6 +135,23 @@ def evaluation_story(run: Checked) -> Story:
             ),
         ],
     )
+
+
+def _by_known(run: Checked) -> list[Section]:
+    """Say what known novelties are worth, where some were set aside."""
+    if "by_known" not in run:
+        return []
+    rows = []
+    for one in run.objects("by_known")[:_MOST_TRIALS]:
+        errors = one.object("standard_error")
+        shares = (
+            _with_error(one.number(what, None), errors.number(what, None))
+            for what in ("fdp", "power")
+        )
+        rows.append([f"{one.integer('n_known'):,}", *shares])
+    columns = ("known novelties", "false alarms", "found")
+    table = Table("What known novelties are worth", columns, rows)
+    return [Section(table.caption, tables=[table])]
 
 
 def _share(share: float | None) -> str:

@@ -15,9 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Checked
+from conovel.site.explain.alike import Alike
 from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
 
 _MOST_COLUMNS = 2_000
@@ -52,6 +54,13 @@ class FlaggedRow:
     pattern: str
     reasons: Sequence[ReasonView]
     id: str = ""  # the whole name, for verdicts; `row` may be cut
+    like: str = ""  # which known novelties it is like, in words
+
+    @property
+    def why(self) -> str:
+        """Its reasons in a line."""
+        labels = [reason.label for reason in self.reasons]
+        return ", ".join([*labels, *([self.like] if self.like else [])]) or "no reason"
 
 
 @dataclass(frozen=True)
@@ -99,13 +108,18 @@ class FlaggedRows:
                     [place(r.label), r.values, place(r.usual), r.nearest, round(r.share, 3)]
                     for r in row.reasons
                 ],
+                place(row.like),
                 *([row.id] if row.id not in ("", row.row) else []),
             ]
             for row in self.rows
         ]
-        content = {"texts": list(texts), "rows": rows, "several": self.several}
-        plain = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
-        return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        return in_html({"texts": list(texts), "rows": rows, "several": self.several})
+
+
+def in_html(content: Mapping[str, Any]) -> str:
+    """Write JSON that may stand inside HTML."""
+    plain = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+    return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def read_flagged(run: Checked) -> FlaggedRows | None:
@@ -148,10 +162,18 @@ def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
         if pattern >= len(patterns):
             row.refuse("pattern", "is none of the patterns")
         reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
-        names = shortened(row.text("row")), shortened(name)
+        about = shortened(row.text("row")), shortened(name), patterns[pattern]
         whole = shortened(row.text("row"), _MOST_ID)
-        flagged.append(FlaggedRow(*names, patterns[pattern], reasons, whole))
+        flagged.append(FlaggedRow(*about, reasons, whole, _read_known(row)))
     return flagged
+
+
+def _read_known(row: Checked) -> str:
+    if "known" not in row:
+        return ""
+    alike = row.object("known")
+    kind = shortened(alike.text("kind", ""))
+    return str(Alike(alike.integer("n_rows"), kind, alike.integer("n_of_kind")))
 
 
 def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonView:
@@ -174,6 +196,11 @@ def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonV
 @cache
 def page_script() -> Mapping[str, str]:
     """Return the script of a page, and its digest for the content security policy."""
-    text = (Path(__file__).parent / "templates" / "flagged.js").read_text(encoding="utf-8")
+    path = Path(__file__).parent / "templates" / "flagged.js"
+    return with_policy(path.read_text(encoding="utf-8"))
+
+
+def with_policy(text: str) -> Mapping[str, str]:
+    """Return a script with its digest for the content security policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"text": text, "policy": f"'sha256-{digest}'"}

@@ -15,13 +15,14 @@ from conovel.errors import ConovelError, InputError, RunFileError
 from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
+from conovel.report.certified import certified_lead
+from conovel.report.lists import network_lists
 from conovel.report.picture import SiteRanks, picture, shortened
 from conovel.report.plots import rounds_plot
 from conovel.report.roaming import flow_section, type_section
 from conovel.report.run_pictures import lines_of
 from conovel.report.sections import (
     NOT_CLAIMED,
-    lead,
     row_sections,
     selection_section,
     settings_section,
@@ -57,16 +58,21 @@ def network_story(run: Checked) -> Story:
     drawn, truth = _picture(run, transcript), read_truth(run)
     headline, n_rejected = _headline(transcript, drawn)
     level = float(spec.level)
+    chosen, why_none = network_lists(run, transcript)
+    promised = promise(run, transcript)
+    if promised:
+        promised["caveats"] += why_none
     return Story(
         kind="Several sites",
         headline=headline,
-        lead=lead(n_rejected, level, " of all sites together") + realised(truth)
+        lead=certified_lead(run, n_rejected, level, " of all sites together") + realised(truth)
         if n_rejected is not None
         else "",
         facts=_facts(transcript, drawn, level),
         warnings=_contradictions(run, transcript, drawn),
-        **promise(run, transcript),
+        **promised,
         sections=[
+            *chosen,
             *(row_sections(drawn) if drawn else []),
             *selection_section(run),
             Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import InputError, RunFileError
+from conovel.report.certified import certified_lead
 from conovel.report.experiment import evaluation_story, experiment_story
 from conovel.report.findings import check_story, with_findings
 from conovel.report.flagged import page_script, read_flagged
+from conovel.report.lists import lists_script, lists_section
 from conovel.report.network import network_story
 from conovel.report.picture import of_detection, shortened
 from conovel.report.repeats import repeated_detection_story, repeated_network_story
-from conovel.report.run_pictures import network_content
+from conovel.report.run_pictures import network_content, of_files
 from conovel.report.sections import (
     NOT_CLAIMED,
-    lead,
     row_sections,
     selection_section,
     settings_section,
@@ -26,6 +27,7 @@ from conovel.report.sections import (
 )
 from conovel.report.view import Checked, Section, Story, Table, read_picture
 from conovel.rows.storage import read_json, write_text
+from conovel.runs.file_detection import FileDetection
 from conovel.spec.findings import percent
 from conovel.spec.version import __version__
 from conovel.stats.levels import as_level
@@ -42,17 +44,24 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     """Write the page of a run as text."""
     template = environment().get_template("page.html")
     story = story_of(content, folder)
-    page = template.render(story=story, script=page_script(), version=__version__)
+    scripts = [page_script()] if story.flagged else []
+    scripts += [lists_script()] if story.has_lists else []
+    page = template.render(story=story, scripts=scripts, version=__version__)
     return page.encode("utf-8", "replace").decode(
         "utf-8"
     )  # JSON may hold half of a surrogate pair
 
 
-def page_of(result: Detection | NetworkRun) -> str:
-    """Write the page of a result in memory as text."""
+def page_of(result: Detection | FileDetection | NetworkRun) -> str:
+    """Write the page of a result as text."""
     if isinstance(result, Mapping):
         return render(network_content(result))
     content: dict[str, Any] = {"command": "detect", **result.summary()}
+    if isinstance(result, FileDetection):
+        content["picture"] = of_files(result)
+        if result.reasons is not None:
+            content["reasons"] = {"": result.reasons.to_dict(result.n_rejected)}
+        return render(content)
     content["picture"] = of_detection(result)
     if result.explainer is not None:
         why = result.most_novel_reasons()
@@ -121,8 +130,11 @@ def detection_story(run: Checked) -> Story:
     n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
     level, guarantee = _level(run), run.object("guarantee")
     drawn = read_picture(run.object("picture"))
+    chosen, why_none = lists_section(run.object("picture"), len(drawn.most_novel))
+    is_certified = "confidence" in run and "detector" not in run
+    promised = "with this probability" if is_certified else "on average"
     facts = [
-        ("false alarms, at most on average", percent(level)),
+        (f"false alarms, at most {promised}", percent(level)),
         ("rows tested", f"{n_test:,}"),
         ("known normals to train on", f"{run.integer('n_train'):,}"),
         ("known normals to compare with", f"{n_calibration:,}"),
@@ -133,12 +145,13 @@ def detection_story(run: Checked) -> Story:
     return Story(
         kind="One site",
         headline=f"{n_rejected:,} of {counted(n_test, 'row')} flagged as novel",
-        lead=lead(n_rejected, level),
+        lead=certified_lead(run, n_rejected, level),
         facts=facts,
         guarantee=guarantee.text("statement"),
         assumptions=guarantee.texts("assumptions"),
-        caveats=[NOT_CLAIMED],
+        caveats=[*([] if is_certified else [NOT_CLAIMED]), *why_none],
         sections=[
+            *chosen,
             *row_sections(drawn),
             *selection_section(run, scorer),
             settings_section(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.report.list_numbers import lists_of
 from conovel.stats.resolution import rank_limit
 
 if TYPE_CHECKING:
@@ -71,9 +72,10 @@ def of_detection(detection: Detection) -> dict[str, Any]:
         scores=detection.scores,
         calibration_scores=detection.calibration_scores,
     )
+    line = Line(("",), slope, detection.n_rejected)
     if detection.ledger is not None:  # all batches so far decide, not this one by itself
-        return picture({"": block}, [by_largest_rank("", block)])
-    return picture({"": block}, [Line(("",), slope, detection.n_rejected)])
+        line = by_largest_rank("", block)
+    return picture({"": block}, [line]) | {"lists": lists_of(detection)}
 
 
 def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str, Any]:

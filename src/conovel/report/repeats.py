@@ -10,6 +10,7 @@ from conovel.errors import InputError, RunFileError
 from conovel.protocol.recompute import combined
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
+from conovel.report.lists import none_because
 from conovel.report.network import promise, read_truth, realised, settings_of
 from conovel.report.picture import MOST_ROWS, shortened
 from conovel.report.run_pictures import REPEATS_FORMAT, RepeatedRows, of_repeats
@@ -37,6 +38,9 @@ class Runs:
     level: str
     seeds: list[int]
     n_rejected: list[int]
+
+
+_NO_LISTS = none_because("with repeats evidence decides, which no single score ranks")
 
 
 def repeated_detection_story(run: Checked) -> Story:
@@ -69,7 +73,7 @@ def repeated_detection_story(run: Checked) -> Story:
         ],
         guarantee=guarantee.text("statement"),
         assumptions=guarantee.texts("assumptions"),
-        caveats=[NOT_CLAIMED],
+        caveats=[NOT_CLAIMED, _NO_LISTS],
         sections=[
             *_row_sections(run.object("picture"), runs),
             Section("The runs", tables=[_run_rows(runs)]),
@@ -100,6 +104,9 @@ def repeated_network_story(run: Checked) -> Story:
     rounds = run.objects("evidence_rounds")
     revealed = revealed_rows(spec)
     words = realised(truth)
+    promised = promise(run, Transcript(spec=spec))
+    if promised:
+        promised["caveats"] += [_NO_LISTS]
     return Story(
         kind="Several sites",
         headline=f"{n_rejected:,} of {counted(n_tested, 'row')} flagged as novel",
@@ -114,7 +121,7 @@ def repeated_network_story(run: Checked) -> Story:
             ("bytes in all messages", f"{sum(n_bytes):,}"),
         ],
         warnings=[shortened(finding, 300) for finding in findings[:20]],
-        **promise(run, Transcript(spec=spec)),
+        **promised,
         sections=[
             *_row_sections(drawn, runs),
             Section("The sites", tables=[_site_rows(sites)]),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from conovel.deciding.counts import step_of
 from conovel.deciding.ways import ways_of
+from conovel.report.list_numbers import lists_of
 from conovel.report.picture import (
     FORMAT,
     MOST_ROWS,
@@ -212,6 +213,7 @@ def of_files(detection: FileDetection) -> dict[str, Any]:
         "p_values": _p_values(detection),
         "sites": {"": site},
         "most_novel": _most_novel(detection),
+        "lists": lists_of(detection),
     }
 
 

@@ -13,6 +13,7 @@ from conovel.spec.fields import MAX_AGENTS
 
 if TYPE_CHECKING:
     from conovel.report.flagged import FlaggedRows
+    from conovel.report.lists import Lists
     from conovel.report.plots import Plot
     from conovel.spec.findings import Finding
 
@@ -115,6 +116,7 @@ class Section:
     plots: Sequence[Plot] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
+    lists: Sequence[Lists] = ()  # to choose one from
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,11 @@ class Story:
     assumptions: Sequence[str] = ()
     caveats: Sequence[str] = ()
     sections: Sequence[Section] = field(default=())
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a list can be chosen."""
+        return any(section.lists for section in self.sections)
 
 
 def read_picture(content: Checked) -> Picture:

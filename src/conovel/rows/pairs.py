@@ -59,6 +59,21 @@ class KnownRows:
     def __len__(self) -> int:
         return len(self.values)
 
+    def like(self, before: Rows, now: Rows) -> KnownRows:
+        """Round them as known normals that were rounded to the types of other agents."""
+        return replace(self, values=rounded_as(replace(before, values=self.values), now))
+
+
+def join_known(parts: Sequence[KnownRows | None]) -> KnownRows | None:
+    """Put the known novelties of several sites together."""
+    held = [part for part in parts if part is not None]
+    if not held:
+        return None
+    kinds = None
+    if any(part.kinds for part in held):
+        kinds = tuple(kind for part in held for kind in part.kinds or ("",) * len(part))
+    return KnownRows(np.concatenate([part.values for part in held]), kinds)
+
 
 def read_pair(
     X_null: Any,
@@ -100,19 +115,19 @@ def read_with_known(
     given = None if schema is None else as_schema(schema)
     X_known, kinds = without_kinds(X_known, X_null)
     frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
-    known: NDArray[np.float64] | None = None
+    known_rows: NDArray[np.float64] | None = None
     if frames:
         normals, tests, *last = read_frames(frames)
-        known = last[0].values if last else None
+        known_rows = last[0].values if last else None
     else:
         normals, tests = _read_features(X_null, X_test, given, shares_schema=shares_schema)
         if X_known is not None:
-            known = _known_features(X_known, normals, given)
+            known_rows = known_features(X_known, normals, given)
     if isinstance(given, Schema):
         require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
     warn_constant(normals, tests)
     warn_shared_rows(normals, tests)
-    return normals, tests, None if known is None else KnownRows(known, kinds)
+    return normals, tests, None if known_rows is None else KnownRows(known_rows, kinds)
 
 
 def without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
@@ -130,16 +145,19 @@ def without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | Non
     return frame.drop(KIND), kinds
 
 
-def _known_features(
+def known_features(
     X_known: Any, like: Rows, given: Schema | Mapping[str, Any] | None
 ) -> NDArray[np.float64]:
     """Give known novelties in the features of the other rows."""
     encoder = like.encoder
     if isinstance(encoder, Encoder):
         names = tuple(column.name for column in encoder.schema.used)
-        table = as_table(read_sample(X_known, "X_known", names, given))
+        # Few rows may all lack a value that other rows lack, too.
+        table = as_table(read_sample(X_known, "X_known", names, encoder.schema))
         plain = like.kinds or ("float64",) * like.width
-        columns = _aligned([table], encoder.kinds_of_columns(plain))
+        kinds = encoder.kinds_of_columns(plain)
+        of_numbers = {c.name: kinds[c.name] for c in encoder.schema.used if c.kind == "number"}
+        columns = _aligned([table], of_numbers)
         [rows] = _all_encoded([table], columns, encoder.schema, ["X_known"])
         return rows.values
     sample = read_sample(X_known, "X_known", like.columns, given)
@@ -253,10 +271,15 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
     >>> infer_schema(frame)["size"].levels, infer_schema(frame)["age"].fill
     (('L', 'M'), 40.0)
     """
+    return infer_from([X_null] if X_test is None else [X_null, X_test], kinds)
+
+
+def infer_from(rows: Sequence[Any], kinds: SchemaLike) -> Schema:
+    """Make a schema from one sample or several, as one multiset of rows."""
     given = as_schema(kinds)
-    samples = [read_sample(X_null, "X_null", None, given)]
-    if X_test is not None:
-        samples.append(read_sample(X_test, "X_test", samples[0].columns, given))
+    samples = [read_sample(rows[0], "X_null", None, given)]
+    for others, name in zip(rows[1:], ("X_test", "X_known"), strict=False):
+        samples.append(read_sample(others, name, samples[0].columns, given))
     columns = _aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given

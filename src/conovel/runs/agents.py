@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, ConovelError, InputError
 from conovel.protocol.messages import as_name
-from conovel.rows.pairs import read_pair
+from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids, unify
 from conovel.scorers.argument import as_candidates
@@ -48,6 +48,10 @@ class Agent(Shown):
         Overrides the seed that follows from the network's `random_state`. A site of a federation
         mixes a secret into its own and notes it in its record of the run; given here, it repeats
         what that site did.
+    X_known : array or frame, optional
+        Known novelties: confirmed cases of the same columns. The agent's score learns from them,
+        and through what agents exchange the scores of others do. They are neither tested nor
+        calibration rows. A frame may have one column more, `kind`, which reasons then name.
 
     See Also
     --------
@@ -61,9 +65,14 @@ class Agent(Shown):
     bits: Bits = INHERIT
     ids: ArrayLike | None = None
     seed: int | None = None
+    X_known: Any = None
 
     def _shown(self) -> dict[str, str]:
-        sizes = {"known normals": self.X_null, "rows to test": self.X_test}
+        sizes = {
+            "known normals": self.X_null,
+            "rows to test": self.X_test,
+            "known novelties": self.X_known,
+        }
         numbers = {term: f"{len(X):,}" for term, X in sizes.items() if hasattr(X, "__len__")}
         return {"name": self.name, **numbers}
 
@@ -123,10 +132,13 @@ class AgentRows:
     bits: Bits
     seed: int | None
     group_rows: int | None  # as of SiteWork
+    known_rows: KnownRows | None  # known novelties
 
     def site(self, spec: RunSpec, drawn: int, n_agents: int) -> Site:
         """Make the site of one run; its seed is the agent's own, or the one that was drawn."""
-        return Site(self.null, self.test, self.work(spec, drawn, n_agents))
+        return Site(
+            self.null, self.test, self.work(spec, drawn, n_agents), known_rows=self.known_rows
+        )
 
     def work(self, spec: RunSpec, drawn: int, n_agents: int) -> SiteWork:
         """Say how the site works in one run."""
@@ -152,8 +164,9 @@ def read_agents(
     fixed = learning.scores_compared
     for agent in agents:
         try:
-            null, test = read_pair(
-                agent.X_null, agent.X_test, schema, shares_schema=True, fixed=fixed
+            samples = agent.X_null, agent.X_test, agent.X_known
+            null, test, known_rows = read_with_known(
+                *samples, schema, shares_schema=True, fixed=fixed
             )
             members[agent.name] = AgentRows(
                 null,
@@ -163,6 +176,7 @@ def read_agents(
                 spec.bits if is_inherited(agent.bits) else agent.bits,
                 agent.seed,
                 group_rows,
+                known_rows,
             )
         except ConovelError as error:
             raise type(error)(f"agent {agent.name}: {error}") from error
@@ -211,6 +225,9 @@ def _check_columns(members: Mapping[str, AgentRows]) -> None:
 def _unified(members: Mapping[str, AgentRows]) -> dict[str, AgentRows]:
     """Give all agents' columns one type each: rows of one agent are compared with another's."""
     alike = iter(unify(*(rows for one in members.values() for rows in (one.null, one.test))))
-    return {
-        name: replace(one, null=next(alike), test=next(alike)) for name, one in members.items()
-    }
+    unified = {}
+    for name, one in members.items():
+        null, test = next(alike), next(alike)
+        known_rows = None if one.known_rows is None else one.known_rows.like(one.null, null)
+        unified[name] = replace(one, null=null, test=test, known_rows=known_rows)
+    return unified

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.runs.certificates import proof_of
 from conovel.runs.site_results import SiteResult
 from conovel.scorers.base import Selection
 from conovel.spec.findings import headline
 from conovel.spec.guarantee import Guarantee
+from conovel.stats.conditional import Conditional
 from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.repeats import averaging_of, repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
@@ -70,6 +72,16 @@ class Detection(SiteResult):
         return self.stepup.level if self.repeated is None else self.repeated.level
 
     @property
+    def confidence(self) -> Fraction | None:
+        """With `confidence`, the probability of the promise about this list."""
+        return self.parts.get("confidence")
+
+    @property
+    def conditional(self) -> Conditional | None:
+        """With a detector that has a confidence, the p-values that decided, by rank."""
+        return self.parts.get("conditional")
+
+    @property
     def selection(self) -> Selection | None:
         """How the scorer was chosen, when there were several candidates."""
         return self.choices.get("scorer")
@@ -77,11 +89,13 @@ class Detection(SiteResult):
     @property
     def headline(self) -> str:
         """What came out, in one sentence; a finding that breaks the promise is named first."""
-        return headline(self.n_rejected, self.ranks.size, self.level, self.warnings)
+        return headline_of(self)
 
     @property
     def resolution(self) -> Resolution:
         """How few rows could have been rejected together with this calibration size."""
+        if self.conditional is not None:
+            return self.conditional.resolution(self.ranks.size, self.level)
         numbers = self.n_calibration, self.ranks.size, self.level
         if self.repeated is None:
             return resolution(*numbers)
@@ -96,6 +110,8 @@ class Detection(SiteResult):
             summary["verdicts"] = asdict(self.parts["verdicts"])
         if "ties" in self.parts:
             summary["ties"] = self.parts["ties"]
+        if self.conditional is not None:
+            summary["confidence"] = str(self.conditional.confidence)
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
@@ -109,6 +125,12 @@ class Detection(SiteResult):
             },
         }
 
+    @property
+    def n_known(self) -> int:
+        """Number of known novelties."""
+        rows = None if self.explainer is None else self.explainer.known_rows
+        return 0 if rows is None else len(rows)
+
     @cached_property
     def adjusted(self) -> NDArray[np.float64]:
         """BH-adjusted p-values (plain BH, whatever `pi0`)."""
@@ -121,7 +143,17 @@ class Detection(SiteResult):
         if self.repeated is not None or self.ledger is not None:
             return columns  # adjusted p-values are about one run, and the batch by itself
         rejected = columns.pop("rejected")
+        if self.conditional is not None:
+            values = self.conditional.p_values(self.ranks)
+            return columns | {"conditional_p_value": values, "rejected": rejected}
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
+
+
+def headline_of(result: Detection | FileDetection) -> str:
+    """Say what came out at one site, in one sentence."""
+    numbers = result.n_rejected, result.histogram.size, result.level
+    proof = None if result.n_rejected else proof_of(result)
+    return headline(*numbers, result.warnings, proof, result.confidence)
 
 
 def facts_of(result: Detection | FileDetection) -> dict[str, str]:
@@ -134,7 +166,10 @@ def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
     """Return what both kinds of a detection at one site tell besides their rows, for JSON."""
     histogram, outcome = result.histogram, result.stepup
     last = np.array([result.n_rejected] if result.n_rejected else [], dtype=np.int64)
-    return {
+    proof, sure = None if result.n_rejected else proof_of(result), result.confidence
+    certified: dict[str, Any] = {} if proof is None else {"certificate": proof}
+    certified |= {} if sure is None else {"confidence": str(sure)}
+    return certified | {
         "level": str(outcome.level),
         "n_train": result.n_train,
         "n_calibration": histogram.n_calibration,

@@ -19,16 +19,18 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from conovel.errors import ColumnError, InputError
-from conovel.rows.samples import Table, read_sample
+from conovel.rows.pairs import without_kinds
+from conovel.rows.samples import Table, raw_numbers, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
+from conovel.runs.certificates import as_certain
 from conovel.runs.detection import Detection
 from conovel.runs.judged import plan_judged
 from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
-from conovel.runs.ledger_records import BatchFacts, refitted_facts
+from conovel.runs.ledger_records import BatchFacts, content_digest, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
 from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
@@ -61,8 +63,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     :meth:`detect` decides about a batch of rows and returns the decisions and their reasons.
     :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
     detectors: each `predict` is one test of the whole batch. What the command ``conovel fit``
-    writes is `kept_` after `fit`, and what :meth:`keep` returns.
-    Arguments are checked by `detect` and `predict`, not when the object is made.
+    writes is `kept_` after `fit`. Arguments are checked by `detect` and `predict`.
 
     Parameters
     ----------
@@ -88,12 +89,14 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         normals. With B runs, each with a seed of its own and at level α/2 or 3α/5, evidence is
         averaged and closed e-BH at level α decides (with `pi0` 2α/5 and e-BH), so that the answer
         depends less on `random_state`. It takes B times as long, and flags less where the runs
-        find little. See :class:`conovel.SiteResult` for what the result has.
+        find little.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
         ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
         values of both samples. A schema that was made from one of them alone is refused.
+    confidence : float, str, Fraction or None
+        Flag the longest list of which at most `level` is false with this probability.
     ties : {"against", "random"}
         Whether calibration rows with the score of a test row count against it, or equal scores are
         ordered at random, by a seed of its own. Random finds more where many scores are equal, and
@@ -149,6 +152,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         max_train_rows: int = MAX_TRAIN_ROWS,
         repeats: int = 1,
         schema: SchemaLike = None,
+        confidence: Level | None = None,
         ties: str = "against",
     ) -> None:
         self.scorer = scorer
@@ -159,6 +163,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_train_rows = max_train_rows
         self.repeats = repeats
         self.schema = schema
+        self.confidence = confidence
         self.ties = ties
 
     def detect(
@@ -216,11 +221,13 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             X_null, X_test = judged.null, judged.test
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
+            if settings.confidence is not None:
+                as_certain(settings.confidence, 1, None, ledger)
             if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
                 raise InputError(
                     "a ledger decides by plain BH ranks: leave repeats, pi0 and ties out"
                 )
-            X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
+            X_null, X_test, facts = self._batch_facts(X_null, X_test, X_known, settings)
             if judged is not None:  # each epoch has known normals of its own
                 facts = facts._replace(source=judged.source)
             open_ledger(ledger, settings.level).require(facts)
@@ -235,7 +242,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return detect_rows(*rows, check, together, X_known, judged)
 
     def _batch_facts(
-        self, X_null: Any, X_test: Any, settings: OneSiteSettings
+        self, X_null: Any, X_test: Any, X_known: Any, settings: OneSiteSettings
     ) -> tuple[Rows | Table, Rows | Table, BatchFacts]:
         """Read both samples as they are, and say what the score follows from, for a ledger."""
         schema = as_schema(self.schema)
@@ -248,12 +255,18 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             "max_train_rows": spell(settings.max_train_rows),
             "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
         }
+        if X_known is not None:  # rows judged after an earlier list would break the guarantee
+            rows = read_sample(without_kinds(X_known, null)[0], "X_known", null.columns, schema)
+            spelled["X_known"] = content_digest(raw_numbers(rows))
         return null, test, refitted_facts(null, test, spelled)
 
     def settings(self) -> OneSiteSettings:
         """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
-        share, pi0 = self.train_fraction, self.pi0
+        share, pi0, sure = self.train_fraction, self.pi0, self.confidence
+        drawn = as_ties(self.ties) == "random"
+        if drawn and sure is not None:
+            raise InputError("with confidence ties count against a row: leave ties out")
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
         train_fraction = None if share is None else as_level(share, "train_fraction")
         split_seed, scorer_seed = detector_seeds(seed)
@@ -268,15 +281,18 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             pi0=None if pi0 is None else as_estimator(pi0),
             max_train_rows=most,
             repeats=repeats,
-            lots=ties_seed(seed) if as_ties(self.ties) == "random" else None,
+            confidence=sure if sure is None else as_certain(sure, repeats, pi0),
+            lots=ties_seed(seed) if drawn else None,
         )
 
     def keep(
         self,
         X_null: Any,
         X_unlabelled: Any | None = None,
+        X_known: Any | None = None,
         *,
         explain: bool = False,
+        confidence: Level | None = None,
         on_stage: Callable[[str], None] | None = None,
     ) -> KeptDetector:
         """Fit a detector once, to be saved and used on batches that come later.
@@ -289,16 +305,30 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Rows like those that will be tested, novelties among them, but never tested
             themselves: those of last week, say. The score learns to tell them from known
             normals. Without them it learns from known normals alone, and usually finds less.
+        X_known : array or frame of shape (k, d), optional
+            Known novelties, as in :meth:`detect`; none of them may be tested. Without unlabelled
+            rows the score tells them from known normals; where it is one that learns from known
+            normals alone, likeness with them is added to it.
         explain : bool
-            Whether up to 2,000 of the known normals that trained are kept, too, by which
-            ``result.explain()`` explains flagged rows. The file then holds rows.
+            Whether up to 2,000 of the known normals that trained, and the known novelties, are
+            kept, too, by which ``result.explain()`` explains flagged rows. The file then
+            holds rows.
+        confidence : float, str or Fraction, optional
+            With at least this probability, 0.95 say, the long-run share of false alarms of this
+            very detector is at most the level. Without it the guarantee is an average over
+            calibration samples, of which the detector has one. It finds less, and needs more
+            known normals.
         on_stage : callable, optional
             Called with the name of each stage as it begins.
         """
         tell = as_callback(on_stage, "on_stage")
-        return keep(self.settings(), X_null, X_unlabelled, self.schema, tell, explain=explain)
+        samples = X_null, X_unlabelled, X_known
+        about = self.settings(), *samples, self.schema, tell
+        return keep(*about, explain=explain, confidence=confidence)
 
-    def fit(self, X: Any, y: None = None, *, X_unlabelled: Any | None = None) -> AdaDetect:
+    def fit(
+        self, X: Any, y: None = None, *, X_unlabelled: Any = None, X_known: Any = None
+    ) -> AdaDetect:
         """Take the known normals; `kept_` is then the detector that :meth:`keep` makes of them.
 
         Parameters
@@ -308,6 +338,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         y : ignored
         X_unlabelled : array or frame of shape (u, d), optional
             Rows that are never tested, from which `kept_` learns; see :meth:`keep`.
+        X_known : array or frame of shape (k, d), optional
+            Known novelties, from which `kept_` and :meth:`predict` learn.
 
         Returns
         -------
@@ -324,14 +356,14 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         self.__dict__.pop("kept_", None)
-        self._unlabelled = X_unlabelled
+        self._unlabelled, self._known = X_unlabelled, X_known
         return self
 
     @cached_property
     def kept_(self) -> KeptDetector:
         """The detector that `fit` makes of its rows; see :meth:`keep`."""
         self._require_fitted()
-        return self.keep(self.null_, self._unlabelled)
+        return self.keep(self.null_, self._unlabelled, self._known)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Test a batch of rows: -1 for a novelty, +1 otherwise.
@@ -349,7 +381,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         int array of shape (m,)
         """
         rows = self.read_fitted(X)
-        return np.where(self.detect(self.null_, rows, check=False).rejected, -1, 1)
+        result = self.detect(self.null_, rows, self._known, check=False)
+        return np.where(result.rejected, -1, 1)
 
     def read_fitted(self, X: Any) -> Rows | Table:
         """Check rows against those that `fit` was given."""
@@ -368,7 +401,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _can_score(self) -> bool:
         """Tell whether there is a score of a row apart from its batch."""
-        has_rows = self.__dict__.get("_unlabelled") is not None
+        has_rows = any(self.__dict__.get(name) is not None for name in ("_unlabelled", "_known"))
         return has_rows or learns_from_normals(as_candidates(self.scorer, 0))
 
     @available_if(_can_score)  # type: ignore[untyped-decorator]
@@ -385,8 +418,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return np.asarray(-self.kept_.score(rows))
+        return np.asarray(-self.kept_.score(self.read_fitted(X)))
 
     @available_if(_can_score)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -403,11 +435,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return self.kept_.margins(rows)
+        return self.kept_.margins(self.read_fitted(X))
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what the rows may hold."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -420,6 +450,5 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """
         raise AttributeError(
             "fit_predict would test the known normals themselves, and find nothing: use"
-            " fit(X_null).predict(X_test) or detect(X_null, X_test) with rows that are no known"
-            " normals"
+            " fit(X_null).predict(X_test) or detect(X_null, X_test) with other rows"
         )

@@ -14,23 +14,27 @@ from pathlib import Path
 
 from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
+from conovel.rows.known_files import KnownFile
 from conovel.rows.storage import require_writable
-from conovel.runs.detection import facts_of, summary_of
+from conovel.runs.certificates import certificate_of_files
+from conovel.runs.detection import facts_of, headline_of, summary_of
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
 from conovel.scorers.base import Selection
+from conovel.site.checks.known import known_findings
 from conovel.site.engines import Engine, release_unused
 from conovel.site.explain.reasons import Reasons
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, Sketch, explain_files
 from conovel.site.stored_blocks import Progress, silent
 from conovel.site.work import SiteWork
-from conovel.spec.findings import Finding, headline
-from conovel.spec.guarantee import Guarantee, one_site
+from conovel.spec.findings import Finding
+from conovel.spec.guarantee import Guarantee, one_site, this_list
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.shown import Shown
 from conovel.spec.training import thin_finding
+from conovel.stats.certified import site_bounds
 from conovel.stats.resolution import Resolution, resolution, warn_resolution
 from conovel.stats.stepup import RankHistogram, StepUp, step_up_counts
 
@@ -47,8 +51,12 @@ class FileDetection(Shown):
         What a report draws of the rows.
     histogram : RankHistogram
         How often each rank occurs.
+    limit : int
+        The largest rejected rank.
     reasons : Reasons or None
         Why the most novel of the rejected rows were rejected.
+    n_known : int
+        Number of known novelties.
     stepup, n_train, scorer, guarantee, choices, warnings
         As of :class:`conovel.Detection`.
     """
@@ -61,10 +69,14 @@ class FileDetection(Shown):
     scorer: str
     guarantee: Guarantee
     choices: Mapping[str, Selection]
+    limit: int
+    confidence: Fraction | None = None
     warnings: tuple[Finding, ...] = ()
+    n_known: int = 0
     reasons: Reasons | None = field(default=None, repr=False)
 
     report = write_report
+    certificate = certificate_of_files
     summary = summary_of
     _shown = facts_of
 
@@ -81,7 +93,7 @@ class FileDetection(Shown):
     @property
     def n_rejected(self) -> int:
         """Number of rows declared novelties."""
-        return self.stepup.n_rejected
+        return self.histogram.at_most(self.limit)
 
     @property
     def selection(self) -> Selection | None:
@@ -91,7 +103,7 @@ class FileDetection(Shown):
     @property
     def headline(self) -> str:
         """What came out, in one sentence; a finding that breaks the promise is named first."""
-        return headline(self.n_rejected, self.histogram.size, self.level, self.warnings)
+        return headline_of(self)
 
     @property
     def resolution(self) -> Resolution:
@@ -114,6 +126,7 @@ def detect_files(
     check: bool = True,
     most_reasons: int = 0,
     keep_columns: bool = False,
+    known_file: KnownFile | None = None,
 ) -> FileDetection:
     """Decide which rows of files are novelties, and write the decisions.
 
@@ -124,7 +137,7 @@ def detect_files(
     ----------
     detector : AdaDetect
         Scorer, level and all other settings. `repeats` must be 1.
-    null, test, columns, id_column, reading, memory, engine, on_progress
+    null, test, columns, id_column, reading, memory, engine, on_progress, known_file
         As of :func:`conovel.site.open_files.open_files_site`.
     out : Path
         File of decisions, .csv or .parquet.
@@ -147,7 +160,8 @@ def detect_files(
             "ties='random' is for rows in memory, and these files are read in pieces: leave ties"
             " out, or read the rows and call AdaDetect(ties='random').detect(X_null, X_test)"
         )
-    level, pi0 = settings.level, settings.pi0
+    level, pi0, sure = settings.level, settings.pi0, settings.confidence
+    promise = one_site(level, pi0)
     site = open_files_site(
         null,
         test,
@@ -160,6 +174,7 @@ def detect_files(
         memory=memory,
         engine=engine,
         on_progress=on_progress or silent,
+        known_file=known_file,
     )
     try:
         if pi0 is None:
@@ -167,6 +182,8 @@ def detect_files(
         histogram = site.ranks({})
         outcome = step_up_counts([histogram], level, pi0)
         limit = outcome.limits[0]
+        if sure is not None:
+            limit = 1 + site_bounds(histogram, sure).last_place(level)
         reasons = explain_files(site, limit, most_reasons) if most_reasons else None
         written = DecisionFile(site, limit)
         written.write_alone(out, reasons, keep_columns)
@@ -174,7 +191,10 @@ def detect_files(
         site.close()  # the same inputs would only fail again
         raise
     thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
-    findings = written.findings(thin) if check else ()
+    of_known = (
+        known_findings(site.known_rows, site.null, site.test) if check and site.known_rows else ()
+    )
+    findings = written.findings(thin, *of_known) if check else ()
     site.close()
     release_unused()
     return FileDetection(
@@ -185,9 +205,12 @@ def detect_files(
         stepup=outcome,
         scorer=site.fitted.name,
         choices=site.choices,
-        guarantee=one_site(level, pi0),
+        guarantee=promise if sure is None else this_list(promise, level, sure),
+        limit=limit,
+        confidence=sure,
         reasons=reasons,
         warnings=findings,
+        n_known=0 if site.known_rows is None else len(site.known_rows),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from conovel.errors import BatchRefusedError, ColumnError, ConovelError, InputError, SavedFileError
 from conovel.rows.encoding import Encoder
-from conovel.rows.pairs import encode_rows
+from conovel.rows.pairs import KnownRows, encode_rows
 from conovel.rows.samples import read_rows
 from conovel.rows.storage import read_bytes, write_durably
 from conovel.rows.tables import (
@@ -49,6 +49,7 @@ from conovel.spec.guarantee import kept_score
 from conovel.spec.records import as_record
 from conovel.spec.schema import Schema
 from conovel.spec.training import thin_finding
+from conovel.stats.conditional import Conditional, LongRun, long_run
 from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit, warn_resolution
@@ -72,6 +73,10 @@ class _Settings:
     schema: dict[str, Any] | None
     columns: _Names
     kinds: _Names
+    # Version 2 of the file
+    n_known: Annotated[int, Meta(ge=0)] = 0
+    known_kinds: _Names = None
+    confidence: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +109,13 @@ class KeptDetector:
     normals : float array of shape (k, d)
         Some known normals that trained, by which flagged rows are explained; none if not asked
         for.
+    n_known : int
+        Number of known novelties from which the score learnt.
+    novelties : KnownRows or None
+        The known novelties, by which flagged rows are explained; None if not asked for.
+    confidence : Fraction or None
+        With this probability the detector's own long-run share of false alarms is at most the
+        level; None if the guarantee is an average over calibration samples.
 
     See Also
     --------
@@ -137,13 +149,40 @@ class KeptDetector:
     model: Part
     normals: Matrix
     software: str
+    n_known: int = 0
+    novelties: KnownRows | None = None
+    confidence: Fraction | None = None
 
     def __repr__(self) -> str:
+        novelties = f", {self.n_known:,} known novelties" if self.n_known else ""
         return (
             f"<KeptDetector {self.scorer}, {self.n_features} features: {self.n_train:,} known"
-            f" normals and {self.n_unlabelled:,} unlabelled rows train,"
-            f" {self.n_calibration:,} calibrate>"
+            f" normals{novelties} and {self.n_unlabelled:,} unlabelled rows train,"
+            f" {self.n_calibration:,} calibrate; {self.in_the_long_run}>"
         )
+
+    @property
+    def in_the_long_run(self) -> str:
+        """What is known about the false alarms of this one detector over its life."""
+        if self.confidence is not None:
+            sure, alpha = float(self.confidence), float(self.level)
+            return f"with probability {sure:g} its own long-run rate is at most {alpha:g}"
+        rate = self.long_run
+        if rate is None:
+            return "no row can be flagged by itself"
+        return f"90 % of such detectors flag a row by itself {rate}"
+
+    @property
+    def long_run(self) -> LongRun | None:
+        """Between which rates detectors with as many calibration rows lie, without confidence."""
+        return long_run(self.n_calibration, self.level)
+
+    @cached_property
+    def conditional(self) -> Conditional | None:
+        """The p-values that hold given the calibration sample, where it has a confidence."""
+        if self.confidence is None:
+            return None
+        return Conditional(self.n_calibration, self.confidence)
 
     @property
     def n_calibration(self) -> int:
@@ -162,7 +201,7 @@ class KeptDetector:
             return None
         encoder = None if self.schema is None else Encoder(self.schema)
         views = views_of(encoder, self.columns or range(self.n_features))
-        return Explainer(self.fitted, self.normals, views)
+        return Explainer(self.fitted, self.normals, views, self.novelties)
 
     @cached_property
     def digest(self) -> str:
@@ -177,6 +216,8 @@ class KeptDetector:
         """Score rows, below zero for rows with a p-value of at most the level."""
         scores = self.score(X)
         limit = rank_limit(self.level, 1, self.n_calibration)  # p ≤ α iff rank ≤ limit
+        if self.conditional is not None:
+            limit = self.conditional.limit(self.level, 1)
         if not limit:
             return np.full(len(scores), np.inf)
         return np.asarray(self.calibration_scores[-limit] - scores)
@@ -248,9 +289,16 @@ class KeptDetector:
                 " about rows that it has not seen: test other rows"
             )
         if ledger is not None:
+            if self.conditional is not None:
+                raise InputError(
+                    "a ledger decides by plain BH ranks: leave the ledger out, or make a detector"
+                    " without confidence"
+                )
             open_ledger(ledger, alpha).require(facts)
-        else:
+        elif self.conditional is None:
             warn_resolution([(len(rows), self.n_calibration)], alpha)
+        else:
+            self.conditional.warn_resolution(len(rows), alpha)
         tell("scoring")
         known_scores, scores = self.calibration_scores, self.fitted.score(rows.values)
         ranks = conformal_ranks(known_scores, scores)
@@ -262,13 +310,14 @@ class KeptDetector:
             alpha,
             n_train=self.n_train,
             scorer=self.scorer,
-            guarantee=kept_score(alpha),
+            guarantee=kept_score(alpha, self.n_calibration, self.confidence),
             explainer=self.explainer,
+            conditional=self.conditional,
         )
         thin = None
-        if ledger is None:
+        if ledger is None and self.conditional is None:
             thin = thin_finding(self.n_calibration, len(rows), alpha)
-        else:
+        elif ledger is not None:
             update = take_batch(ledger, alpha, ranks, self.n_calibration, facts, names, name)
             result = with_update(result, update)
         if not check:
@@ -279,10 +328,25 @@ class KeptDetector:
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""
-        settings = {one.name: getattr(self, one.name) for one in fields(_Settings)}
-        settings["level"] = str(self.level)
-        settings["schema"] = None if self.schema is None else self.schema.to_dict()
-        return pack(settings, self.model, self.calibration_scores, self.normals)
+        values, kinds = (
+            self._first_version(),
+            None if self.novelties is None else self.novelties.kinds,
+        )
+        values |= {
+            "level": str(self.level),
+            "schema": None if self.schema is None else self.schema.to_dict(),
+        }
+        if not self.n_known and self.confidence is None:
+            return pack(values, self.model, self.calibration_scores, self.normals)
+        sure = None if self.confidence is None else str(self.confidence)
+        values |= {"n_known": self.n_known, "known_kinds": kinds, "confidence": sure}
+        novelties = self.normals[:0] if self.novelties is None else self.novelties.values
+        return pack(values, self.model, self.calibration_scores, self.normals, novelties)
+
+    def _first_version(self) -> dict[str, Any]:
+        """Return the settings that files of version 1 have."""
+        names = (one.name for one in fields(_Settings) if one.default is MISSING)
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KeptDetector:
@@ -301,6 +365,7 @@ class KeptDetector:
             raise SavedFileError("its calibration scores are not in order")
         if normals.ndim != 2 or normals.shape[1] != width:
             raise SavedFileError("its known normals have another number of columns")
+        novelties = _as_known(content.novelties, settings, width)
         try:
             read = {
                 "level": as_level(settings.level),
@@ -308,9 +373,14 @@ class KeptDetector:
                 "calibration_scores": scores,
                 "model": content.model,
                 "normals": normals,
+                "novelties": novelties,
+                "confidence": _as_confidence(settings.confidence),
             }
-            detector = cls(**{**vars(settings), **read})
-            detector.fitted.score(np.zeros((1, width)))
+            numbers = {**vars(settings), **read}
+            del numbers["known_kinds"]
+            detector = cls(**numbers)
+            if not np.isfinite(detector.fitted.score(np.zeros((1, width)))).all():
+                raise SavedFileError("its scores are not finite")
         except ConovelError as error:
             raise SavedFileError(f"its model is not one: {error}") from None
         return detector
@@ -326,6 +396,24 @@ class KeptDetector:
             return cls.from_bytes(read_bytes(Path(path), MAX_BYTES))
         except SavedFileError as error:
             raise SavedFileError(f"{path} is not a detector: {error}") from None
+
+
+def _as_confidence(text: str | None) -> Fraction | None:
+    return None if text is None else as_level(text, "confidence")
+
+
+def _as_known(novelties: Matrix | None, settings: _Settings, width: int) -> KnownRows | None:
+    """Check known novelties that a file may hold, and their kinds."""
+    kinds = settings.known_kinds
+    if novelties is None or not len(novelties):
+        if kinds is not None:
+            raise SavedFileError("it has kinds of known novelties, and no known novelties")
+        return None
+    if novelties.ndim != 2 or novelties.shape[1] != width or len(novelties) != settings.n_known:
+        raise SavedFileError("its known novelties have another number of rows or columns")
+    if kinds is not None and len(kinds) != len(novelties):
+        raise SavedFileError("each of its known novelties has a kind, or none has")
+    return KnownRows(novelties, kinds)
 
 
 def _as_schema(plain: Any, columns: tuple[str, ...] | None) -> Schema | None:

@@ -3,16 +3,17 @@
 Layout, numbers little-endian::
 
     8 bytes    "CNVDTCTR"
-    2 bytes    version of the layout, 1
+    2 bytes    version of the layout, 1; 2 where it has known novelties or a confidence
     4 bytes    length of the header
     header     JSON: settings, columns, the model as a tree of parts, and for each array
                its type ("f8" or "i4") and shape
     arrays     one after the other
     32 bytes   SHA-256 of all bytes before
 
-The arrays begin with the calibration scores and with known normals that explain flagged rows, of
-which there may be none. Whatever the bytes are, :func:`unpack` returns a
-header, arrays and parts within bounds, or raises a :class:`SavedFileError`.
+The arrays begin with the calibration scores and with known normals that explain flagged rows, in
+version 2 also with known novelties that do; of either there may be none. Whatever the
+bytes are, :func:`unpack` returns a header, arrays and parts within bounds, or raises a
+:class:`SavedFileError`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from conovel.spec.records import as_record
 
 T = TypeVar("T")
 
-MAGIC, VERSION = b"CNVDTCTR", 1
+MAGIC, VERSION = b"CNVDTCTR", 2
+_FIRST_VERSION = 1
 MAX_BYTES = 2**30
 _START = struct.Struct("<8sHI")
 _DIGEST_BYTES = 32
@@ -69,6 +71,7 @@ class Unpacked(NamedTuple):
     model: Part
     calibration_scores: NDArray[np.float64]
     normals: NDArray[np.float64]
+    novelties: NDArray[np.float64] | None = None  # None in version 1
 
 
 def pack(
@@ -76,16 +79,23 @@ def pack(
     model: Part,
     calibration_scores: NDArray[np.float64],
     normals: NDArray[np.float64],
+    novelties: NDArray[np.float64] | None = None,
 ) -> bytes:
-    """Write a detector as bytes: the same bytes for the same detector."""
+    """Write a detector as bytes: the same bytes for the same detector.
+
+    Without `novelties` it is version 1, so that what an earlier release wrote keeps its digest.
+    """
     arrays: list[NDArray[Any]] = [calibration_scores, normals]
+    if novelties is not None:
+        arrays.append(novelties)
+    version = _FIRST_VERSION if novelties is None else VERSION
     tree = _tree(model, arrays)
     types = [_type_of(array) for array in arrays]
     shapes = [[t, list(a.shape)] for t, a in zip(types, arrays, strict=True)]
     header = json.dumps({"settings": settings, "model": tree, "arrays": shapes})
     data = header.encode()
     parts = [a.astype(_TYPES[t], order="C").tobytes() for t, a in zip(types, arrays, strict=True)]
-    content = b"".join([_START.pack(MAGIC, VERSION, len(data)), data, *parts])
+    content = b"".join([_START.pack(MAGIC, version, len(data)), data, *parts])
     return content + hashlib.sha256(content).digest()
 
 
@@ -109,18 +119,20 @@ def _tree(part: Part, arrays: list[NDArray[Any]]) -> dict[str, Any]:
 
 def unpack(data: bytes) -> Unpacked:
     """Read what :func:`pack` wrote; :class:`SavedFileError` for anything else."""
-    content, body = _checked(data)
+    content, body, version = _checked(data)
     try:
         plain = json.loads(content[_START.size : body].decode())
     except (ValueError, RecursionError):
         raise SavedFileError("its header is not JSON") from None
     header = _as_record(_Header, plain, "its header")
     arrays = _arrays(header.arrays, memoryview(content)[body:])
-    if len(arrays) < 2 or [a.dtype.kind for a in arrays[:2]] != ["f", "f"] or arrays[0].ndim != 1:
+    n_first = 2 if version == _FIRST_VERSION else 3
+    first = arrays[:n_first]
+    if [a.dtype.kind for a in first] != ["f"] * n_first or first[0].ndim != 1:
         raise SavedFileError("its calibration scores are missing")
     _require_few_parts(header.model)
-    model = _part(header.model, dict(enumerate(arrays[2:], 2)), 0)
-    return Unpacked(header.settings, model, *arrays[:2])
+    model = _part(header.model, dict(enumerate(arrays[n_first:], n_first)), 0)
+    return Unpacked(header.settings, model, *first)
 
 
 def _as_record(kind: type[T], plain: Any, name: str) -> T:
@@ -142,8 +154,8 @@ def _require_few_parts(plain: Any) -> None:
         waiting += inner[: MAX_PARTS + 1] if isinstance(inner, list) else []
 
 
-def _checked(data: bytes) -> tuple[bytes, int]:
-    """Return the bytes without their checksum, and where the arrays begin."""
+def _checked(data: bytes) -> tuple[bytes, int, int]:
+    """Return the bytes without their checksum, where the arrays begin, and the version."""
     if len(data) > MAX_BYTES:
         raise SavedFileError("it is larger than a detector may be")
     if data[: len(MAGIC)] != MAGIC:
@@ -151,14 +163,16 @@ def _checked(data: bytes) -> tuple[bytes, int]:
     if len(data) < _START.size + _DIGEST_BYTES:
         raise SavedFileError("it ends too early")
     _, version, size = _START.unpack_from(data)
-    if version != VERSION:
-        raise SavedFileError(f"its version is {version}, and this release reads {VERSION}")
+    if not _FIRST_VERSION <= version <= VERSION:
+        raise SavedFileError(
+            f"its version is {version}, and this release reads {_FIRST_VERSION} to {VERSION}"
+        )
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise SavedFileError("its checksum is wrong: the file was damaged or changed")
     if size > min(_MAX_HEADER, len(content) - _START.size):
         raise SavedFileError("its header is longer than the file")
-    return content, _START.size + size
+    return content, _START.size + size, version
 
 
 def _arrays(shapes: list[tuple[_TypeName, _Shape]], body: memoryview) -> list[NDArray[Any]]:

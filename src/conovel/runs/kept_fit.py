@@ -1,20 +1,27 @@
 """Fitting a detector that is kept.
 
-The rows that train are known normals and, where there are any, unlabelled rows that are never
-tested. The calibration rows are known normals that do not train. So the score is fixed before any
-calibration row or test row is looked at.
+The rows that train are known normals and, where there are any, known novelties, and unlabelled
+rows that are never tested. The calibration rows are known normals that do not train. So the score
+is fixed before any calibration row or test row is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from conovel.errors import ColumnError, InputError, ScorerError
 from conovel.rows.encoding import Encoder
-from conovel.rows.pairs import encode_samples, infer_schema
+from conovel.rows.pairs import (
+    KnownRows,
+    encode_samples,
+    infer_from,
+    known_features,
+    without_kinds,
+)
 from conovel.rows.samples import Table, part_of, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
@@ -25,32 +32,38 @@ from conovel.scorers.argument import reads_frames
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, fit_best
 from conovel.scorers.estimators import OneClass
-from conovel.scorers.kept import Part, flat_part, from_part, to_part
+from conovel.scorers.kept import Part, as_kept, flat_part, from_part, to_part
+from conovel.scorers.known import add_likeness
 from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema
 from conovel.spec.version import __version__
+from conovel.stats.conditional import price
+from conovel.stats.levels import Level, as_level
 
 MOST_NORMALS = 2000  # that are kept to explain flagged rows
 
 
 class _Samples(NamedTuple):
-    """Rows of features: normals that train, normals that calibrate, and unlabelled rows."""
+    """Rows of features: normals that train, normals that calibrate, and others that train."""
 
     train: Rows
     calibration: Rows
     unlabelled: Rows | None
+    novelties: KnownRows | None
 
 
 def keep(
     settings: OneSiteSettings,
     X_null: Any,
     X_unlabelled: Any | None,
+    X_known: Any | None,
     schema: SchemaLike,
     tell: Callable[[str], None],
     *,
     explain: bool = False,
+    confidence: Level | None = None,
 ) -> KeptDetector:
     """Fit a score, calibrate it, and take it apart; see :meth:`conovel.AdaDetect.keep`."""
     tell("checking rows")
@@ -58,22 +71,21 @@ def keep(
         raise InputError(
             "a kept detector has one score and plain BH: leave repeats, pi0 and ties out"
         )
+    if settings.confidence is not None:
+        raise InputError("confidence is about one list: leave it out for a kept detector")
     if reads_frames(settings.candidates):
         raise ScorerError(
             "a pipeline that chooses columns by name has no form that can be kept: leave that part"
             " out, categories become numbers by the schema of the detector"
         )
-    samples = _read(settings, X_null, X_unlabelled, schema)
-    null_train, unlabelled = samples.train.values, samples.unlabelled
+    sure = None if confidence is None else as_level(confidence, "confidence")
+    # More rows calibrate where a rank counts for more; it follows from numbers of rows alone.
+    planned = settings if sure is None else replace(settings, level=settings.level / price(sure))
+    samples = _read(planned, X_null, X_unlabelled, X_known, schema)
+    null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.novelties
     tell("fitting the score model")
-    if unlabelled is None:
-        fitted = _one_class(settings.candidates, null_train).fit_nulls(null_train)
-        part, imitated = _as_part(fitted, None, settings.seed)
-    else:
-        mixture = training_sample(Mixture.of(unlabelled.values), settings.max_train_rows)
-        training = TrainingSet(null_train, mixture)
-        fitted = fit_best(settings.candidates, training)
-        part, imitated = _as_part(fitted, training, settings.seed)
+    fitted, training = _fit(settings, samples)
+    part, imitated = _as_part(fitted, training, settings.seed)
     tell("scoring")
     calibration, encoder = samples.calibration, samples.calibration.encoder
     return KeptDetector(
@@ -93,18 +105,48 @@ def keep(
         model=part,
         normals=null_train[:: -(-len(null_train) // MOST_NORMALS)] if explain else null_train[:0],
         software=__version__,
+        n_known=0 if novelties is None else len(novelties),
+        novelties=novelties if explain else None,
+        confidence=sure,
     )
 
 
+def _fit(settings: OneSiteSettings, samples: _Samples) -> tuple[FittedScorer, TrainingSet | None]:
+    """Learn a score from the rows that train; and say from which, where there were others."""
+    null_train, novelties = samples.train.values, samples.novelties
+    values = None if novelties is None else novelties.values
+    candidates = settings.candidates
+    if samples.unlabelled is not None:
+        unlabelled = Mixture.of(samples.unlabelled.values)
+        mixture = training_sample(unlabelled, settings.max_train_rows)
+        training = TrainingSet(null_train, mixture, values)
+        return fit_best(candidates, training), training
+    if values is not None and not learns_from_normals(candidates):
+        training = TrainingSet(null_train, Mixture.of(values))  # what is told from known normals
+        return fit_best(candidates, training), training
+    fitted = _one_class(candidates, null_train).fit_nulls(null_train)
+    if values is None:
+        return fitted, None
+    kept = as_kept(fitted, null_train.shape[1])
+    if kept is None:
+        raise _no_form(fitted)
+    return add_likeness(kept, null_train, values), None
+
+
 def _read(
-    settings: OneSiteSettings, X_null: Any, X_unlabelled: Any | None, schema: SchemaLike
+    settings: OneSiteSettings,
+    X_null: Any,
+    X_unlabelled: Any | None,
+    X_known: Any | None,
+    schema: SchemaLike,
 ) -> _Samples:
     """Check the samples and divide the known normals.
 
-    A schema that was not given follows from the rows that train, never from calibration rows:
-    their features must be made as those of rows that come later.
+    A schema that was not given follows from the rows that train, known novelties among them,
+    never from calibration rows: their features must be made as those of rows that come later.
     """
     kinds = as_schema(schema)
+    X_known, kinds_of_known = without_kinds(X_known, X_null)
     null = read_sample(X_null, "X_null", None, kinds)
     n, others = len(null), None
     require_two(n)
@@ -120,8 +162,8 @@ def _read(
     parts = [part_of(null, rows) for rows in split_by_number(n, n_train, settings.seed)]
     samples = parts if others is None else [*parts, others]
     if not all(isinstance(sample, Rows) for sample in samples) or kinds is not None:
-        learnt_from = parts[0] if others is None else others
-        fixed = infer_schema(parts[0], learnt_from, kinds=kinds)
+        learnt_from = [parts[0], parts[0] if others is None else others]
+        fixed = infer_from(learnt_from if X_known is None else [*learnt_from, X_known], kinds)
         names = ["X_null", "X_null", "X_unlabelled"][: len(samples)]
         samples = list(encode_samples(samples, fixed, names))
     elif others is not None:
@@ -130,7 +172,10 @@ def _read(
     if last:
         warn_constant(train, last[0])
         warn_shared_rows(calibration, last[0])
-    return _Samples(train, calibration, last[0] if last else None)
+    novelties = None
+    if X_known is not None:
+        novelties = KnownRows(known_features(X_known, train, kinds), kinds_of_known)
+    return _Samples(train, calibration, last[0] if last else None, novelties)
 
 
 def _require_width(normals: Rows | Table, others: Rows | Table) -> None:
@@ -153,7 +198,8 @@ def _one_class(candidates: Sequence[Scorer], null_train: Matrix) -> OneClass:
         names = ", ".join(candidate.label for candidate in candidates)
         raise ScorerError(
             f"{names} learns from unlabelled rows: give X_unlabelled (--unlabelled), rows that are"
-            " never tested, or a single one-class scorer such as 'isolation-forest'"
+            " never tested, or X_known (--known), known novelties, or a single one-class scorer"
+            " such as 'isolation-forest'"
         )
     return only if isinstance(only, OneClass) else only.one_class(null_train)
 
@@ -164,8 +210,12 @@ def _as_part(fitted: FittedScorer, training: TrainingSet | None, seed: int) -> t
     if part is not None:
         return part, False
     if training is None:
-        raise ScorerError(
-            f"{fitted.name} has no form that can be kept: use 'isolation-forest', or give"
-            " X_unlabelled, on which a forest learns to imitate it"
-        )
+        raise _no_form(fitted)
     return flat_part(imitate(fitted, training, seed), "probability"), True
+
+
+def _no_form(fitted: FittedScorer) -> ScorerError:
+    return ScorerError(
+        f"{fitted.name} has no form that can be kept: use 'isolation-forest', or give"
+        " X_unlabelled, on which a forest learns to imitate it"
+    )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import BatchRefusedError, InputError
+from conovel.runs.certificates import certificate_of_list
 from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, ListedRow, Needs, Score
 from conovel.spec.guarantee import over_time
 from conovel.stats.batches import (
@@ -77,6 +78,8 @@ class Ledger:
     >>> [int(mask[:10].sum()) for mask in ledger.decisions()]
     [10, 10, 10]
     """
+
+    certificate = certificate_of_list
 
     def __init__(self, level: Level = 0.1, final: bool = False, n_batches: int = 30) -> None:
         self.level = as_level(level)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from conovel.errors import InputError
+from conovel.protocol.certificates import refuse_uncovered
 from conovel.rows.schemas import SchemaLike, as_whole_schema
 from conovel.runs.agents import Agent, as_agents, name_models, open_sites, read_agents
+from conovel.runs.certificates import as_certain, flag_run_certified
 from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_ledger
 from conovel.runs.network_run import Phase, as_dropouts, check_sites, run_network, with_checks
 from conovel.runs.repeats import run_repeatedly
@@ -101,6 +103,9 @@ class Network(Shown):
         add random numbers that cancel in the sum. The decisions are the same. In one process
         nothing leaves an agent, so it is off. Between organisations it is on. Needs the extra
         ``masks``.
+    confidence : float, str, Fraction or None
+        Flag the longest list over all agents of which at most `level` is false with this
+        probability, in the regimes `together` and `joint`. None promises `level` on average.
     ties : {"against"}
         Agents count ties against a row; "random", which one site has, is refused.
 
@@ -141,6 +146,7 @@ class Network(Shown):
         privacy: PrivacyLike = None,
         min_group_rows: int | None = 1,
         masks: bool = False,
+        confidence: Level | None = None,
         ties: str = "against",
     ) -> None:
         self.agents = agents
@@ -162,6 +168,7 @@ class Network(Shown):
         self.privacy = privacy
         self.min_group_rows = min_group_rows
         self.masks = masks
+        self.confidence = confidence
         self.ties = ties
 
     def spec(self) -> RunSpec:
@@ -220,6 +227,10 @@ class Network(Shown):
         tell = as_callback(on_stage, "on_stage")
         note = as_callback(on_finding, "on_finding")
         spec, agents = self.spec(), as_agents(self.agents)
+        sure = None
+        if self.confidence is not None:
+            sure = as_certain(self.confidence, spec.repeats, spec.pi0, self.ledger)
+            refuse_uncovered(spec)
         vanishing = as_dropouts(dropouts, agents)
         if self.min_group_rows is not None:
             as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")
@@ -236,4 +247,6 @@ class Network(Shown):
             run = run_repeatedly(spec, members, vanishing, tell)
         else:
             run = run_network(spec, members, vanishing, tell)
+        if sure is not None:
+            run = flag_run_certified(run, sure)
         return with_checks(run, sites, findings) if check else run

@@ -27,11 +27,13 @@ from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.states import Event, Outbox, Send, messages_of
 from conovel.protocol.transcript import Transcript
+from conovel.rows.pairs import join_known
 from conovel.rows.tables import as_ids, pool_pairs
 from conovel.runs.agents import Agent, AgentRows, open_sites
 from conovel.runs.results import NetworkRun
-from conovel.runs.site_results import decide
+from conovel.runs.site_results import decide, with_part
 from conovel.site.blocks import Ranked
+from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
@@ -108,7 +110,13 @@ def _run_pooled(
     null, test = pool_pairs(
         [(site.null.in_memory(), site.test.in_memory()) for site in sites.values()]
     )
-    pool = Site(null, test, replace(first.work, n_agents=1))
+    known_rows = join_known(
+        [
+            one.known_rows and one.known_rows.like(one.null.in_memory(), null)
+            for one in sites.values()
+        ]
+    )
+    pool = Site(null, test, replace(first.work, n_agents=1), known_rows=known_rows)
     pool.ranks({})
     outcome = step_up([(pool.test_ranks, pool.n_calibration)], spec.level, spec.pi0)
     stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
@@ -118,7 +126,10 @@ def _run_pooled(
         site.ranked = Ranked.of(tested, pool.calibration_scores, scores, ranks)
         site.choices, site.explainer = pool.choices, pool.explainer
     limits = dict.fromkeys(sites, outcome.limits[0])
-    return _result(spec, members, sites, limits, Transcript(spec=spec), guarantee(spec))
+    run = _result(spec, members, sites, limits, Transcript(spec=spec), guarantee(spec))
+    why = "rows were pooled, and are not exchangeable with all calibration rows"
+    pooled = {name: with_part(site, "uncertified", why) for name, site in run.items()}
+    return replace(run, sites=pooled)
 
 
 def _result(
@@ -281,6 +292,7 @@ def check_sites(
             checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
+            *(known_findings(site.known_rows, site.null, site.test) if site.known_rows else ()),
             n_agents=len(sites),
         )
     return findings

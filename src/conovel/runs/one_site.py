@@ -18,6 +18,7 @@ from conovel.rows.frames import on_frames_of
 from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
+from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection
 from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
@@ -31,6 +32,7 @@ from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee, one_site, with_lots
 from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import as_share, n_training, thin_finding
+from conovel.stats.conditional import Conditional
 from conovel.stats.levels import ties_seed
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import break_ties, conformal_ranks
@@ -53,6 +55,7 @@ class OneSiteSettings:
     pi0: NullProportion | None  # estimator of the proportion of nulls
     max_train_rows: int  # how many rows of either kind are learnt from at most
     repeats: int  # how many runs are averaged
+    confidence: Fraction | None = None  # of the promise about this list; None: on average
     lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
 
     def averaging(self, n_null: int) -> Averaging:
@@ -89,7 +92,7 @@ class Samples(NamedTuple):
     null: Rows
     test: Rows
     ids: NDArray[Any] | None
-    known: KnownRows | None = None  # known novelties
+    known_rows: KnownRows | None = None  # known novelties
     train_only: NDArray[np.bool_] | None = None  # known normals that never calibrate
 
     def split(self, settings: OneSiteSettings) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -140,8 +143,7 @@ def detect_rows(
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
-        others = known_findings(samples.known, samples.null, samples.test)
-        others += () if judged is None else judged.findings()
+        others = _about_novelties(samples, judged)
         findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *others)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
@@ -149,11 +151,21 @@ def detect_rows(
         result = detect_once(samples, settings, tell)
     if judged is not None:
         judged.note_training()
+    if settings.confidence is not None:
+        result = flag_certified(result, settings.confidence)
     if with_earlier is not None:
         result = with_earlier(result)
     if judged is not None:
         result = judged.record(result)
     return with_findings(result, findings, checked) if check else result
+
+
+def _about_novelties(samples: Samples, judged: Judged | None) -> tuple[Finding, ...]:
+    """Say what speaks against known novelties and verdicts, where there are any."""
+    findings: tuple[Finding, ...] = ()
+    if samples.known_rows is not None:
+        findings = known_findings(samples.known_rows, samples.null, samples.test)
+    return findings if judged is None else findings + judged.findings()
 
 
 def read_samples(
@@ -165,11 +177,13 @@ def read_samples(
     X_known: Any = None,
 ) -> Samples:
     """Read all samples and bring them to the same columns and types."""
-    null, test, known = read_with_known(X_null, X_test, X_known, schema, keep_frames=keep_frames)
+    null, test, known_rows = read_with_known(
+        X_null, X_test, X_known, schema, keep_frames=keep_frames
+    )
     names = None if ids is None else as_ids(ids, len(test))
     if len(null) < 2:
         require_two(len(null))
-    return Samples(null, test, names, known)
+    return Samples(null, test, names, known_rows)
 
 
 def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | None:
@@ -188,7 +202,7 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
-    null, test, ids, known, _ = samples
+    null, test, ids, known_rows, _ = samples
     train, calibration = samples.split(settings)
     candidates, null_train = settings.candidates, null.values[train]
     if settings.keep_frames:
@@ -198,10 +212,13 @@ def detect_once(
     learnt_from = mixture
     if len(mixture.position) > settings.max_train_rows:
         learnt_from = training_sample(mixture, settings.max_train_rows)
-    training = TrainingSet(null_train, learnt_from, None if known is None else known.values)
+    training = TrainingSet(
+        null_train, learnt_from, None if known_rows is None else known_rows.values
+    )
     fitted, all_scores = fit_and_score(candidates, training, mixture, tell)
     known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
+    made = {"scorer": fitted.selection, "known": fitted.by_known}
     tell("deciding")
     order = all_scores if settings.lots is None else break_ties(all_scores, settings.lots)
     ranks = conformal_ranks(*np.split(order, [calibration.size]))
@@ -214,8 +231,8 @@ def detect_once(
         n_train=train.size,
         scorer=fitted.scorer.label,
         guarantee=settings.guarantee(len(null)),
-        choices=fitted.choices,
-        explainer=Explainer(fitted, null_train, views, known),
+        choices={what: one for what, one in made.items() if one is not None},
+        explainer=Explainer(fitted, null_train, views, known_rows),
         parts={} if settings.lots is None else {"ties": "random"},
     )
 
@@ -234,11 +251,16 @@ def decide_alone(
     scored: Scored,
     level: Fraction,
     pi0: NullProportion | None = None,
+    conditional: Conditional | None = None,
     **about: Any,
 ) -> Detection:
     """Reject by the step-up, and give the result; `about` are its other fields."""
     n_calibration = scored.calibration_scores.size
-    outcome = step_up([(scored.ranks, n_calibration)], level, pi0)
+    if conditional is None:
+        outcome = step_up([(scored.ranks, n_calibration)], level, pi0)
+    else:
+        outcome = conditional.step_up(scored.ranks, level)
+        about["parts"] = {"conditional": conditional}
     return Detection(
         rejected=outcome.rejected[0],
         ranks=scored.ranks,

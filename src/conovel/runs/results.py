@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.transcript import Transcript
 from conovel.rows.frames import frame_like
 from conovel.rows.storage import write_json
+from conovel.runs.certificates import certificate_of_run, certified_as_plain, proof_of
 from conovel.runs.pages import axes_or_new, write_report
 from conovel.runs.site_results import SiteResult
 from conovel.spec.findings import Finding, headline
@@ -50,6 +52,9 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
     batch : NetworkRun or None
         With a ledger, the run of this batch by itself, at half the level. The sites then say which
         rows of the batch are on the list, and `evidence_rounds` has the counts of the list.
+    mean, confidence : NetworkRun or None, Fraction or None
+        With `confidence`, the run by the promise on average, and the probability of the promise
+        about this list, which the sites then have.
 
     See Also
     --------
@@ -67,8 +72,11 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
     runs: tuple[NetworkRun, ...] = ()
     evidence_rounds: tuple[EvidenceRound, ...] = ()
     batch: NetworkRun | None = None
+    mean: NetworkRun | None = None
+    confidence: Fraction | None = None
 
     report = write_report
+    certificate = certificate_of_run
 
     def _shown(self) -> dict[str, str]:
         return {
@@ -101,7 +109,9 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
     def headline(self) -> str:
         """What came out, in one sentence; a finding that breaks the promise is named first."""
         tested = sum(int(site.tested.sum()) for site in self.sites.values())
-        return headline(self.n_rejected, tested, self.spec.level, self.warnings)
+        numbers = self.n_rejected, tested, self.spec.level
+        proof = None if self.n_rejected else proof_of(self)
+        return headline(*numbers, self.warnings, proof, self.confidence)
 
     @property
     def rounds(self) -> int:
@@ -173,8 +183,16 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
             return self._repeated_as_plain()
         if self.batch is not None:
             return self.batch.to_dict() | {"ledger": self._list_as_plain()}
-        groups = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
-        return groups | {
+        if self.mean is not None and self.confidence is not None:
+            certified = certified_as_plain(self, self.confidence)
+            findings = [finding.to_dict() for finding in self.warnings]
+            return self.mean.to_dict() | {"certified": certified, "warnings": findings}
+        proof = None if self.n_rejected else proof_of(self)
+        certificate = {} if proof is None else {"certificate": proof}
+        of_groups = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
+        return {
+            **certificate,
+            **of_groups,
             "command": "network",
             "guarantee": str(self.guarantee),
             "warnings": [finding.to_dict() for finding in self.warnings],

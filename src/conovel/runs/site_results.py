@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from conovel.errors import InputError
 from conovel.rows.frames import frame_like, give_back
 from conovel.rows.tables import Rows, with_ids
+from conovel.runs.certificates import certificate_of_site
 from conovel.runs.ledger_records import LedgerUpdate
 from conovel.runs.pages import plot_scores, write_report
 from conovel.scorers.base import Selection
@@ -88,6 +89,7 @@ class SiteResult(Shown):
     parts: Mapping[str, Any] = field(default_factory=dict)
 
     report = write_report
+    certificate = certificate_of_site
 
     def _shown(self) -> dict[str, str]:
         agent = {"agent": self.name} if self.name else {}
@@ -240,7 +242,8 @@ class SiteResult(Shown):
             `how`, such as "high" or "combination"; `with`, the other column of a combination;
             `value`; `normal_low` and `normal_high`, between which 98 % of null_train lie;
             `nearest_normal`, the value of the nearest known normal; `share`, what part of all that
-            raises the score of the row.
+            raises the score of the row. With known novelties, `known` says how many of them
+            have the same reasons, and `known_kind` of which kind most of these are.
         """
         return frame_like(self.test_rows, self.reasons.lines(top))
 

@@ -165,7 +165,7 @@ class TrainingSet(Shown):
         Known normals set aside for training, in a fixed order.
     mixture : Mixture
         Calibration and test rows together, or a sample of them by content.
-    known : array of shape (k, d) or None
+    known_rows : array of shape (k, d) or None
         Known novelties. They are neither tested nor calibration rows.
 
     See Also
@@ -175,7 +175,7 @@ class TrainingSet(Shown):
 
     null_train: Matrix
     mixture: Mixture
-    known: Matrix | None = None
+    known_rows: Matrix | None = None
 
     def _shown(self) -> dict[str, str]:
         n, d = self.null_train.shape
@@ -186,7 +186,7 @@ class TrainingSet(Shown):
     @property
     def n_known(self) -> int:
         """How many novelties are known."""
-        return 0 if self.known is None else len(self.known)
+        return 0 if self.known_rows is None else len(self.known_rows)
 
     def labelled(self) -> tuple[Matrix, NDArray[np.int64]]:
         """Return all rows, null_train (label 0) before the mixture (label 1).
@@ -310,7 +310,7 @@ class FittedScorer(Shown):
         What each row of ``Mixture.rows`` counted for, if not 1.
     selection : Selection or None
         How it was chosen, where there were several candidates.
-    known : Selection or None
+    by_known : Selection or None
         How far known novelties counted, where there were any.
 
     See Also
@@ -324,12 +324,12 @@ class FittedScorer(Shown):
     estimator: Any = None
     weights: Vector | None = None
     selection: Selection | None = None
-    known: Selection | None = None
+    by_known: Selection | None = None
 
     @property
     def choices(self) -> dict[str, Selection]:
         """All choices that were made, by what was chosen."""
-        made = {"scorer": self.selection, "known": self.known}
+        made = {"scorer": self.selection, "known": self.by_known}
         return {what: choice for what, choice in made.items() if choice is not None}
 
     def _shown(self) -> dict[str, str]:

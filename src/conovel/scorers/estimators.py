@@ -11,12 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import has_fit_parameter
 
 from conovel.errors import ScorerError
 from conovel.scorers.base import (
@@ -29,7 +26,6 @@ from conovel.scorers.base import (
     Vector,
     classifier_score,
     is_by_row,
-    last_step,
 )
 
 # What users pass: a Scorer, or a scikit-learn classifier or a pipeline that ends in one.
@@ -59,27 +55,14 @@ class ClassifierScorer(Scorer):
 
         Where they cannot, known novelties are more rows of class 1.
         """
+        from conovel.scorers.cross_fit import fit_weighted  # noqa: PLC0415  (imports this module)
+
         rows, labels, weights = likeness.labelled(training, WEIGHT_OF_ALL)
         return classifier_score(fit_weighted(self.classifier, rows, labels, weights), self)
 
     def with_seed(self, seed: int) -> Scorer:
         """Fix every random state that the classifier leaves open, nested ones too."""
         return ClassifierScorer(with_seed(self.classifier, seed))
-
-
-def fit_weighted(model: Any, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:
-    """Fit a clone with sample weights, also in a pipeline; without where it takes none.
-
-    Histogram boosting goes without: its bins would become weighted quantiles, which take
-    twenty times as long as the whole fit.
-    """
-    model = clone(model)
-    last = last_step(model)
-    prefix = "" if last is model else f"{model.steps[-1][0]}__"
-    weighted = has_fit_parameter(last, "sample_weight") and (weights != 1).any()
-    if weighted and not isinstance(last, HistGradientBoostingClassifier):
-        return model.fit(X, y, **{f"{prefix}sample_weight": weights})
-    return model.fit(X, y)
 
 
 def as_scorer(scorer: ScorerLike) -> Scorer:

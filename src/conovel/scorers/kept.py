@@ -6,7 +6,8 @@ again. The same code scores before and after, so scores keep every bit. Nothing 
 a file says, and every array is checked before it is used.
 
 What can be kept: all models with a flat form (:mod:`conovel.scorers.from_sklearn`), isolation
-forests, :class:`conovel.Refined`, :class:`conovel.Blend` and :class:`conovel.Automatic`.
+forests, :class:`conovel.Refined`, :class:`conovel.Blend` and :class:`conovel.Automatic`, and what
+is added up with known novelties (:mod:`conovel.scorers.known`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from conovel.scorers.binned_forest import RandomisedTrees
 from conovel.scorers.blend import BlendedFit, Discriminant, MahalanobisDistance
 from conovel.scorers.cross_fit import CrossFit, ShrunkenLogistic
 from conovel.scorers.estimators import OneClass
+from conovel.scorers.known import AddedScores
 
 SCALES = ("probability", "log-odds", "ordinal")
 MAX_PARTS = 1000  # of a model, and of those that it is made of
@@ -45,7 +47,7 @@ MAX_PARTS = 1000  # of a model, and of those that it is made of
 class Part:
     """A model as numbers."""
 
-    kind: str  # one of forest, linear, dense, discriminant, distance, folds and blend
+    kind: str  # one of forest, linear, dense, discriminant, distance, folds, blend and sum
     scale: str  # what its scores are, see :class:`conovel.FittedScorer`
     settings: dict[str, Any] = field(default_factory=dict)  # numbers and words, as JSON has them
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -75,9 +77,9 @@ class KeptScorer(Scorer):
 def to_part(fitted: FittedScorer) -> Part | None:
     """Take a fitted score apart; None if it is not made of numbers that can be kept."""
     read_by = getattr(fitted.read, "__self__", None)
-    if isinstance(read_by, CrossFit):
-        return _from_cross_fit(read_by)
-    if isinstance(fitted.scorer, OneClass):
+    if isinstance(read_by, CrossFit | AddedScores | KeptModel):
+        return _from_models(read_by)
+    if isinstance(fitted.scorer, OneClass) and not isinstance(read_by, Forest):
         return _from_one_class(fitted.scorer, fitted.estimator)
     is_reader = isinstance(fitted.read, ProbabilityReader)
     model = cast(ProbabilityReader, fitted.read).model if is_reader else fitted.estimator
@@ -88,6 +90,12 @@ def to_part(fitted: FittedScorer) -> Part | None:
         model = model.flat_
     flat = flat_or_none(model) if fitted.scale == "probability" else None
     return None if flat is None else flat_part(flat, fitted.scale)
+
+
+def _from_models(model: CrossFit | AddedScores | KeptModel) -> Part | None:
+    if isinstance(model, KeptModel):
+        return model.part
+    return _from_sum(model) if isinstance(model, AddedScores) else _from_cross_fit(model)
 
 
 def _from_cross_fit(cross_fit: CrossFit) -> Part | None:
@@ -104,6 +112,56 @@ def _from_cross_fit(cross_fit: CrossFit) -> Part | None:
     if isinstance(cross_fit, BlendedFit):
         return Part("blend", scale, {"n_folds": len(models)}, {"scale": cross_fit.scale}, parts)
     return Part("folds", scale, {}, {}, parts)
+
+
+def _from_sum(added: AddedScores) -> Part | None:
+    """Take added scores apart; None where a part would not keep its bits.
+
+    A forest stands for an isolation forest and orders rows alike, on a scale of its own. It
+    cannot stand for one in a sum, unless the sum was made of it (:func:`as_kept`).
+    """
+    parts = [to_part(part) for part in added.parts]
+    if any(
+        part is None or _is_on_another_scale(fitted)
+        for part, fitted in zip(parts, added.parts, strict=True)
+    ):
+        return None
+    arrays = {name: np.array(getattr(added, name)) for name in _SUM}
+    return Part("sum", "log-odds", {}, arrays, cast("tuple[Part, ...]", tuple(parts)))
+
+
+def _is_on_another_scale(fitted: FittedScorer) -> bool:
+    is_read = isinstance(getattr(fitted.read, "__self__", None), KeptModel)
+    is_distance = isinstance(fitted.estimator, MahalanobisDistance)
+    return (
+        isinstance(fitted.scorer, OneClass)
+        and fitted.scale == "ordinal"
+        and not (is_read or is_distance)
+    )
+
+
+_SUM = ("weights", "centres", "units")
+
+
+def as_kept(fitted: FittedScorer, n_features: int) -> FittedScorer | None:
+    """Return a score as it will be kept; None if it is not made of numbers."""
+    part = to_part(fitted)
+    if part is None:
+        return None
+    model = KeptModel(part, from_part(part, n_features, fitted.name))
+    return FittedScorer(fitted.scorer, model.score, fitted.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptModel:
+    """A score that was put together from its numbers."""
+
+    part: Part
+    fitted: FittedScorer
+
+    def score(self, X: Matrix) -> Vector:
+        """Score each row."""
+        return self.fitted.score(X)
 
 
 def _from_one_class(scorer: OneClass, model: Any) -> Part | None:
@@ -200,6 +258,8 @@ def _build(part: Part, n_features: int, name: str) -> _Built:
         raise ModelError(f"no scores have the scale {part.scale!r}")
     if part.kind in ("folds", "blend"):
         return _Built(_cross_fit(part, n_features, name).score, n_features)
+    if part.kind == "sum":
+        return _Built(_sum(part, n_features, name).score, n_features)
     if part.parts:
         raise ModelError(f"a model of the kind {part.kind} has no parts")
     build = _BUILDERS.get(part.kind)
@@ -228,6 +288,20 @@ def _cross_fit(part: Part, n_features: int, name: str) -> CrossFit:
     scale = _floats(part.arrays, "scale", (len(inner),))
     fits = tuple(_cross_fit(fit, n_features, name) for fit in inner)
     return BlendedFit(None, none, models, fits, scale)
+
+
+def _sum(part: Part, n_features: int, name: str) -> AddedScores:
+    n_parts = len(part.parts)
+    if not 1 <= n_parts <= MAX_PARTS or part.scale != "log-odds":
+        raise ModelError("a sum has parts, and is on the scale of log-odds")
+    if part.arrays.keys() != set(_SUM):
+        raise ModelError(f"the sum is not whole: it needs {', '.join(_SUM)}")
+    weights, centres, units = (_floats(part.arrays, one, (n_parts,)) for one in _SUM)
+    if (weights < 0).any() or (units <= 0).any():
+        raise ModelError("the weights of a sum are not negative, and its units are positive")
+    fits = tuple(from_part(inner, n_features, name) for inner in part.parts)
+    numbers = (tuple(values.tolist()) for values in (weights, centres, units))
+    return AddedScores(fits, *numbers)
 
 
 def _floats(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> Vector:

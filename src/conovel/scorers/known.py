@@ -63,9 +63,11 @@ _SURE = 2.5  # standard errors by which likeness must lift mixture rows to count
 _USUAL = 1.0  # standard errors that are taken off for how much likeness counts
 _FEW_NORMAL = 0.2  # the share of normal rows among those that stand out without known rows
 _LEAST_RATIO = 0.25  # likeness must lift at least such a part of what stands out without it
+_LEAST_ROWS = 5  # and at least so many rows, or half of what stands out if that is less
 _MANY = 10  # rows that likeness surely lifts; with fewer it counts in proportion
 _MOST_WEIGHT = 2.0  # of a known row, beside a mixture row that is surely novel
 _FEW = 10  # known rows with which likeness counts half of what it lifts
+_OF_NORMALS, _FEW_ALONE = 5, 25  # see `_share_alone`
 _OF_KNOWN = 0.5  # the weight of all known rows together, beside 1 for null_train
 _ROWS_PER_LEAF, _SEARCH_ROWS_PER_LEAF = 3, 2
 _FIRST_TAIL = 0.02  # of null_train; where likeness points to many rows, only those above it count
@@ -134,12 +136,15 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
 
     Proof: Theorem 1 (docs/theory.md#thm-valid).
     """
-    assert training.known is not None  # noqa: S101  (callers check)
-    known = Mixture.of(training.known).rows  # in an order that does not depend on theirs
-    n_known, n_train = len(known), len(training.null_train)
+    assert training.known_rows is not None  # noqa: S101  (callers check)
+    known_rows = Mixture.of(training.known_rows).rows  # in an order that does not depend on theirs
+    n_known, n_train = len(known_rows), len(training.null_train)
     rows, labels = training.labelled()
     n_rows = len(rows)
-    rows, labels = np.concatenate([rows, known]), np.append(labels, np.ones(n_known, dtype=int))
+    rows, labels = (
+        np.concatenate([rows, known_rows]),
+        np.append(labels, np.ones(n_known, dtype=int)),
+    )
     forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
     by_kind = np.repeat(
         [1.0, 0.0, _OF_KNOWN * n_train / n_known], [n_train, n_rows - n_train, n_known]
@@ -168,15 +173,16 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
             if "known" not in name
         ),
     )
-    share = likeness_share(*parts(alike), n_known, n_usual, _LEAST_RATIO * n_usual)
+    n_least = max(_LEAST_RATIO * n_usual, min(_LEAST_ROWS, n_usual / 2))
+    share = likeness_share(*parts(alike), n_known, n_usual, n_least)
     if not share:
         return None
     of_likeness = _likely_by_likeness(*parts(alike), n_alike)
     others = average(*(likely_novel(*parts(scores)) for scores in search.values()))
     likely = (1 - share) * others + share * of_likeness
-    likeness = Likeness(known, weight, likely, share)
+    likeness = Likeness(known_rows, weight, likely, share)
     if normality(training.null_train).is_plausible:
-        return likeness, _discriminant(training.null_train, known)
+        return likeness, _discriminant(training.null_train, known_rows)
     weights = by_kind.copy()
     weights[n_train:n_rows] = of_likeness
     grown = [
@@ -187,10 +193,10 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
     return likeness, FittedScorer(forests, forest.score, "probability", forest)
 
 
-def _discriminant(null_train: Matrix, known: Matrix) -> FittedScorer:
+def _discriminant(null_train: Matrix, known_rows: Matrix) -> FittedScorer:
     """Return the direction from the normals to the known novelties, where columns are Gaussian."""
-    labels = np.repeat([0, 1], [len(null_train), len(known)])
-    model = Discriminant().fit(np.concatenate([null_train, known]), labels)
+    labels = np.repeat([0, 1], [len(null_train), len(known_rows)])
+    model = Discriminant().fit(np.concatenate([null_train, known_rows]), labels)
     return classifier_score(model, ClassifierScorer(model))
 
 
@@ -208,7 +214,7 @@ def _likely_by_likeness(null_train: Vector, mixture: Vector, n_alike: float) -> 
 
 def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
     """Fit the best candidate, from known novelties too where the mixture has rows like them."""
-    without = replace(training, known=None)
+    without = replace(training, known_rows=None)
     both = find_likeness(training)
     if both is None:
         return _noted(fit_best(candidates, without), None, training.n_known)
@@ -225,6 +231,40 @@ def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> Fitte
     return _noted(whole, likeness.share, training.n_known)
 
 
+def _share_alone(n_known: int) -> float:
+    """Return the share of likeness where no mixture row says how far it counts.
+
+    0.83 with 5 known novelties, 0.96 with 100. Without a remainder, novelties of other kinds
+    would go unseen.
+    """
+    return 1 - _OF_NORMALS / (n_known + _FEW_ALONE)
+
+
+def add_likeness(fitted: FittedScorer, null_train: Matrix, novelties: Matrix) -> FittedScorer:
+    """Add likeness with known novelties to a score that learnt from known normals alone.
+
+    There are no mixture rows that tell how far likeness counts, so it follows from the number of
+    known novelties. Units are those of null_train, by trees that did not see the row.
+    """
+    n_known, n_train = len(novelties), len(null_train)
+    rows, labels = np.concatenate([null_train, novelties]), np.repeat([0, 1], [n_train, n_known])
+    weights = np.repeat([1.0, _OF_KNOWN * n_train / n_known], [n_train, n_known])
+    forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
+    searching = forests.searching(rows, _SEARCH_ROWS_PER_LEAF)
+    votes = over_equal_rows(vote(searching, axes, labels, weights), rows)[:n_train]
+    grown = [
+        forest.grow(bins, labels, weights).forest
+        for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
+    ]
+    forest = join_forests(grown)
+    alone = FittedScorer(fitted.scorer, forest.score, "probability", forest)
+    share = _share_alone(n_known)
+    unseen = _as_log_odds(alone, votes / len(grown))
+    measured = [_as_log_odds(fitted, fitted.score(null_train)), unseen]
+    added = AddedScores.measured((fitted, alone), (1 - share, share), measured)
+    return _noted(FittedScorer(fitted.scorer, added.score, "log-odds"), share, n_known)
+
+
 def _noted(fitted: FittedScorer, share: float | None, n_known: int) -> FittedScorer:
     """Note in the selection how far known novelties counted."""
     names = ("without known novelties", "with known novelties")
@@ -233,7 +273,7 @@ def _noted(fitted: FittedScorer, share: float | None, n_known: int) -> FittedSco
         rule = f"likeness with {n_known:,} known novelties has a share of {share:.2f} in the score"
     values = (1 - (share or 0.0), share or 0.0)
     choice = Selection(names, values, int(share is not None), "known", rule)
-    return replace(fitted, known=choice)
+    return replace(fitted, by_known=choice)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +293,17 @@ class AddedScores:
 
         Proof: Theorem 1 (docs/theory.md#thm-valid).
         """
-        measured = [np.sort(_as_log_odds(part, mixture.score(part))) for part in parts]
+        scores = [np.sort(_as_log_odds(part, mixture.score(part))) for part in parts]
+        return cls.measured(parts, weights, scores)
+
+    @classmethod
+    def measured(
+        cls,
+        parts: tuple[FittedScorer, ...],
+        weights: tuple[float, ...],
+        measured: Sequence[Vector],
+    ) -> AddedScores:
+        """Give each score the mean 0 and the standard deviation 1 on rows that were scored."""
         units = (float(scores.std()) for scores in measured)
         centres = tuple(float(scores.mean()) for scores in measured)
         return cls(parts, weights, centres, tuple(unit if unit > 0 else 1.0 for unit in units))

@@ -52,7 +52,7 @@ class HoldOut:
             )
         hidden = null_train[1::2]
         rows = np.concatenate([hidden, training.mixture.rows])
-        half = TrainingSet(null_train[::2], Mixture.of(rows), training.known)
+        half = TrainingSet(null_train[::2], Mixture.of(rows), training.known_rows)
         return cls(half, len(hidden))
 
     def shares(self, scores: Vector) -> Vector:

@@ -223,6 +223,7 @@ class Block:
     n_calibration: int
     tested: NDArray[np.bool_]  # of shape (m,); which test rows are in it
     max_train_rows: int = MAX_TRAIN_ROWS  # about so many rows of the mixture are learnt from
+    known_rows: Matrix | None = None  # of shape (k, d); known novelties
 
     @property
     def n_mixture(self) -> int:
@@ -236,7 +237,8 @@ class Block:
     @cached_property
     def training(self) -> TrainingSet:
         """What is learnt from: of a very large mixture, a sample by content."""
-        return TrainingSet(self.null_train, training_sample(self._mixture, self.max_train_rows))
+        sample = training_sample(self._mixture, self.max_train_rows)
+        return TrainingSet(self.null_train, sample, self.known_rows)
 
     def rank(self, model: ScoreModel, name: str = "") -> Ranked:
         """Score all rows and rank the tested ones; `name` is for rows kept in a folder.

@@ -19,6 +19,8 @@ from conovel.rows.datafiles import are_numbers, not_numbers, open_files
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.encoding import Encoder, FeatureMap, contents_of_frame
 from conovel.rows.frames import ColumnValues, FrameCodec
+from conovel.rows.known_files import KnownFile, KnownTable
+from conovel.rows.pairs import KnownRows, known_features
 from conovel.rows.pieces import FileSource
 from conovel.rows.schemas import (
     Profile,
@@ -56,6 +58,7 @@ def open_files_site(
     memory: int | str | None = None,
     engine: Engine | None = None,
     on_progress: Progress = silent,
+    known_file: KnownFile | None = None,
 ) -> Site:
     """Read the files of a site once, and return the site; every value is checked.
 
@@ -81,10 +84,17 @@ def open_files_site(
         Who scores; threads by default.
     on_progress : callable
         Told the stage, how many rows are done and how many there are, if known.
+    known_file : KnownFile, optional
+        Known novelties. They are few, and stay in memory.
     """
     given = restricted(schema, reading.exclude, columns)
     reading, columns = columns_read(given, reading, columns)
-    types = pick_features(null, test, columns, id_column, reading)
+    samples = null, test, columns, id_column, reading
+    types, reading, novel = (
+        (pick_features(*samples), reading, None)
+        if known_file is None
+        else known_file.pick(*samples)
+    )
     sources = (
         FileSource(null, types=types, reading=reading),
         FileSource(test, id_column=id_column, types=types, reading=reading),
@@ -98,15 +108,14 @@ def open_files_site(
     def look() -> FeatureMap:
         on_progress("looking at the columns", 0, None)
         if whole:
-            return codec_from_files(sources, size, n_bytes // 8)
+            return codec_from_files(sources, size, n_bytes // 8, novel)
         return Encoder(infer_from_files(sources, size, kinds))
 
     def open_site(encoder: FeatureMap | None) -> Site:
         null, test = (replace(source, encoder=encoder) for source in sources)
         plan = MemoryPlan.of(n_bytes, len(null.features))
         made_of = [__version__, null.digest(), test.digest(), plan.piece, repr(work)]
-        key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-        kept = WorkFolder.at(folder, key)
+        kept = WorkFolder.at(folder, _key(made_of, novel))
         store = Store(
             kept, n_bytes, memory is not None, plan, engine or LocalEngine(), on_progress
         )
@@ -122,13 +131,41 @@ def open_files_site(
             raise needs_schema(not_numbers(types, null))
         encoder = look()
     try:
-        return open_site(encoder)
+        site = open_site(encoder)
     except MissingValueError as error:  # known when the numbers are read
         if encoder:
             raise
         if work.n_agents > 1:
             raise needs_schema(error) from None
-        return open_site(look())
+        site = open_site(look())
+    return _with_known(site, novel, given)
+
+
+def _key(made_of: Sequence[Any], novel: KnownTable | None) -> str:
+    """Digest what the work in a folder depends on."""
+    known_rows = [] if novel is None else [novel.features.to_pydict()]
+    return hashlib.sha256(json.dumps([*made_of, *known_rows], default=str).encode()).hexdigest()
+
+
+def _with_known(
+    site: Site, novel: KnownTable | None, given: Schema | Mapping[str, Any] | None
+) -> Site:
+    """Give a site its known novelties, in its features."""
+    if novel is None:
+        return site
+    null = site.null
+    try:
+        if isinstance(null.encoder, FrameCodec):
+            frame = nw.from_native(novel.features, eager_only=True)
+            values = null.encoder.encode(frame, "X_known").values
+        else:
+            like = Rows(np.empty((0, null.width)), null.columns, encoder=null.encoder)
+            values = known_features(novel.features, like, given)
+    except InputError:
+        site.close()  # the same inputs would only fail again
+        raise
+    site.known_rows = KnownRows(values, novel.kinds)
+    return site
 
 
 def _check_contents(
@@ -192,7 +229,9 @@ def contents_in_files(
     return contents
 
 
-def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> FrameCodec:
+def codec_from_files(
+    sources: Sequence[FileSource], size: int, room: int, known_rows: KnownTable | None = None
+) -> FrameCodec:
     """Make what turns the rows into a matrix and back into a frame, as from rows in memory."""
     empty = nw.from_native(sources[0].schema.empty_table(), eager_only=True)
     _refuse_mixed(sources)
@@ -205,6 +244,10 @@ def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> Fra
                 values.see(frame[name])
             if sum(values.n_bytes for values in values_of_column.values()) > room:
                 raise _too_many(max(values_of_column.values(), key=lambda v: v.n_bytes), room)
+    if known_rows is not None:
+        frame = nw.from_native(known_rows.features, eager_only=True)
+        for name, values in values_of_column.items():
+            values.see(frame[name])
     return FrameCodec(
         empty.implementation, [values.column() for values in values_of_column.values()]
     )

@@ -9,6 +9,7 @@ the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from conovel.errors import ModelRefusedError, SampleError, WireError
 from conovel.models.wire import Surrogate, schema_digest
 from conovel.rows.frames import with_frames
+from conovel.rows.pairs import KnownRows
 from conovel.rows.stored import RowSource, StoredRows
 from conovel.scorers.base import (
     FittedScorer,
@@ -54,6 +56,8 @@ class Site:
     work : SiteWork
     store : Store, optional
         Where parts are kept, if the rows are kept in a folder.
+    known : KnownRows, optional
+        Known novelties, which the site's own score learns from.
 
     Attributes
     ----------
@@ -77,13 +81,18 @@ class Site:
     """
 
     def __init__(
-        self, null: RowSource, test: RowSource, work: SiteWork, store: Store | None = None
+        self,
+        null: RowSource,
+        test: RowSource,
+        work: SiteWork,
+        store: Store | None = None,
+        known_rows: KnownRows | None = None,
     ) -> None:
         self.columns = null.columns or tuple(map(str, range(null.width)))
         is_frame = null.columns is not None
         self.work = with_frames(work, null.columns, null.encoder) if is_frame else work
         self.spec = work.spec
-        self.null, self.test, self.store = null, test, store
+        self.null, self.test, self.store, self.known_rows = null, test, store, known_rows
         self.choices: dict[str, Selection] = {}
         self.weight = Fraction(0)
         self.ranked: Ranked | None = None
@@ -234,11 +243,14 @@ class Site:
         """Take rows together that train, calibrate and are tested."""
         null, test, most = self.null, self.test, self.work.max_train_rows
         tested = mask_of(tests, len(test))
+        known_rows = None if self.known_rows is None else self.known_rows.values
         if self.store and isinstance(null, StoredRows) and isinstance(test, StoredRows):
             trains, calibrates = (mask_of(places, len(null)) for places in (train, calibration))
-            return StoredBlock(null, test, trains, calibrates, tested, most, self.store)
+            return StoredBlock(
+                null, test, trains, calibrates, tested, most, self.store, known_rows
+            )
         rows = np.concatenate([null.take(calibration), test.take(tests)])
-        return Block(null.take(train), rows, calibration.size, tested, most)
+        return Block(null.take(train), rows, calibration.size, tested, most, known_rows)
 
     # Models ----------------------------------------------------------------------------------
 
@@ -254,17 +266,21 @@ class Site:
             if self.store:
                 self.store.begin("fitting the score model")
             self._fitted = self.fit(training)
-            if self._fitted.selection:
-                self.choices["scorer"] = self._fitted.selection
+            made = {"scorer": self._fitted.selection, "known": self._fitted.by_known}
+            self.choices |= {what: choice for what, choice in made.items() if choice}
         return self._fitted
 
     def surrogate(self, training: TrainingSet, local: FittedScorer, n_mixture: int) -> bytes:
         """Make what peers receive; `n_mixture` is the number of all mixture rows."""
         spec, schema = self.spec, schema_digest(self.columns, 4)
+        own: FittedScorer | None = local
+        if training.n_known and not self.work.share_known:
+            training = replace(training, known_rows=None)
+            own = None if isinstance(spec.bits, str) else self.fit(training)
         if spec.privacy is None:
             return make_surrogate(
                 spec.bits,
-                local,
+                own,
                 training,
                 spec.seed,
                 schema,
@@ -314,7 +330,7 @@ class Site:
     def explain_by(self, model: ScoreModel, null_train: Matrix) -> None:
         """Let decisions be explained by a model and the known normals that trained."""
         views = views_of(self.null.encoder, self.null.columns or range(self.null.width))
-        self.explainer = Explainer(model, null_train, views)
+        self.explainer = Explainer(model, null_train, views, self.known_rows)
 
     def close(self) -> None:
         """Remove the folder of the rows, if there is one."""

@@ -91,6 +91,7 @@ class StoredBlock:
     tested: NDArray[np.bool_]  # of shape (m,); test rows of the block
     max_train_rows: int  # about so many rows of the mixture are learnt from
     store: Store
+    known_rows: Matrix | None = None  # of shape (k, d); known novelties
 
     @property
     def n_calibration(self) -> int:
@@ -118,7 +119,8 @@ class StoredBlock:
         if store.is_limit:
             require_room_to_fit(n_fitted, self.null.width, store.memory)
         rate = self.max_train_rows / n_mixture
-        return TrainingSet(self.null_train, draw_sample(self._mixture, rate, store.plan.cell_bits))
+        sample = draw_sample(self._mixture, rate, store.plan.cell_bits)
+        return TrainingSet(self.null_train, sample, self.known_rows)
 
     @property
     def _mixture(self) -> tuple[Chosen, Chosen]:

@@ -23,5 +23,7 @@ class SiteWork:
     group_rows: int | None = None
     # Whether how columns become numbers must have been fixed before any row was read
     columns_fixed: bool = False
+    # Whether what leaves the site may be learnt from its known novelties
+    share_known: bool = True
     # Of models with differential privacy; not secret in tests alone
     noise: NoiseSource = field(default_factory=SecretNoise, repr=False, compare=False)

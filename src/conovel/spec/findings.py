@@ -102,16 +102,69 @@ class Finding:
         }
 
 
-def headline(n_flagged: int, n_tested: int, level: Fraction, findings: Iterable[Finding]) -> str:
-    """Say in one sentence what came out; a finding that breaks the promise comes first."""
+def headline(
+    n_flagged: int,
+    n_tested: int,
+    level: Fraction,
+    findings: Iterable[Finding],
+    proof: Mapping[str, Any] | None = None,
+    confidence: Fraction | None = None,
+) -> str:
+    """Say in one sentence what came out; a finding that breaks the promise comes first.
+
+    `proof` has the numbers of a certificate where nothing is flagged and novelties are proven.
+    With `confidence` the promise is about this list.
+    """
     flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
     if worst is not None:
         sentence = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."
         return f"{sentence} {flagged}"
     if n_flagged == 0:
+        if proof:
+            return nothing_flagged(level, proof)
         return f"{flagged}: no row stands out enough at this level"
+    if confidence is not None:
+        sure = percent(confidence)
+        return f"{flagged}; with {sure} probability at most {share} of them are false alarms"
     return f"{flagged}; on average at most {share} of the flagged rows are false alarms"
+
+
+WHAT_HELPS = "More calibration rows, known cases of novelties or joining others would help."
+
+
+def certificate_words(level: Fraction | None, numbers: Mapping[str, Any]) -> str:
+    """Say what a certificate says, from its numbers."""
+    if not numbers["n_flagged"]:
+        return nothing_flagged(level, numbers)
+    sure = percent(Fraction(numbers["confidence"]))
+    return (
+        f"With {sure} probability at most {numbers['max_false']:,} of the"
+        f" {counted(numbers['n_flagged'], 'flagged row')} are false alarms, and at least"
+        f" {numbers['min_novelties']:,} of the {counted(numbers['n_test'], 'tested row')} are"
+        " novel."
+    )
+
+
+def nothing_flagged(level: Fraction | None, proof: Mapping[str, Any]) -> str:
+    """Say what is proven where no row is flagged, from the numbers of a certificate.
+
+    Examples
+    --------
+    >>> most = {"rows": 40, "min_novelties": 9}
+    >>> proof = {"confidence": "19/20", "n_test": 500, "min_novelties": 14, "most_novel": most}
+    >>> print(nothing_flagged(Fraction(1, 10), proof)[:77])
+    No single row can be flagged at 10 %. But at least 14 of the 500 rows are nov
+    """
+    at = "" if level is None else f" at {percent(level)}"
+    if not proof["min_novelties"]:
+        return f"No single row can be flagged{at}, and no novelties are proven. {WHAT_HELPS}"
+    most, sure = proof["most_novel"], percent(Fraction(proof["confidence"]))
+    return (
+        f"No single row can be flagged{at}. But at least {proof['min_novelties']:,} of the"
+        f" {counted(proof['n_test'], 'row')} are novel ({sure}): the {most['rows']:,} most novel"
+        f" contain at least {most['min_novelties']:,}. {WHAT_HELPS}"
+    )
 
 
 def worst_of(findings: Iterable[Finding]) -> Finding | None:

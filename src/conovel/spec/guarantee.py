@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from conovel.stats.conditional import long_run
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.repeats import ALONE, Averaging, run_level
 
@@ -107,12 +108,29 @@ def with_verdicts(guarantee: Guarantee) -> Guarantee:
     return Guarantee(guarantee.statement, (*guarantee.assumptions, UNSPENT))
 
 
+def this_list(mean: Guarantee, level: Fraction, confidence: Fraction, liars: int = 0) -> Guarantee:
+    """State the guarantee of a list that a certificate chose (docs/theory.md#thm-certificate).
+
+    It needs what the guarantee on average needs.
+    """
+    whose = " of honest agents" if liars else ""
+    statement = (
+        f"With a probability of at least {float(confidence):g}, at most {float(level):g} of the"
+        f" rejected rows{whose} on this very list are false alarms. Exact for every sample size;"
+        " ties are allowed."
+    )
+    return Guarantee(statement, mean.assumptions)
+
+
 NO_REACTION = (
     "what arrives later does not react to earlier results, and all batches have the same kind of"
     " normal rows"
 )
 UNSEEN_ROWS = (
     "no calibration row and no tested row was among the rows that the detector learnt from"
+)
+INDEPENDENT = (
+    "the known normals and the normal test rows are drawn independently from the same source"
 )
 SAME_SETTINGS = "no setting was changed because of an earlier list"
 _ONE_CALIBRATION = (
@@ -121,10 +139,31 @@ _ONE_CALIBRATION = (
 )
 
 
-def kept_score(level: Fraction) -> Guarantee:
-    """State the guarantee of a batch that a kept detector tests by itself (docs/theory.md)."""
-    plain = one_site(level, None)
-    return Guarantee(plain.statement + _ONE_CALIBRATION, (EXCHANGEABLE, UNSEEN_ROWS))
+def kept_score(
+    level: Fraction, n_calibration: int | None = None, confidence: Fraction | None = None
+) -> Guarantee:
+    """State the guarantee of a batch that a kept detector tests by itself (docs/theory.md).
+
+    Without `n_calibration` it does not say how far detectors differ, as results of earlier
+    releases do not.
+    """
+    if confidence is not None:
+        alpha, sure = f"{float(level):g}", f"{float(confidence):g}"
+        statement = (
+            f"With probability {sure} or more this detector has a calibration sample with which"
+            " the expected share of false alarms among the rejected rows of a batch is at most"
+            f" {alpha} times the share of normal rows in it: in the long run, for batches of"
+            " every size. Exact for every sample size; ties are allowed."
+        )
+        return Guarantee(statement, (INDEPENDENT, UNSEEN_ROWS))
+    statement = one_site(level, None).statement + _ONE_CALIBRATION
+    rate = None if n_calibration is None else long_run(n_calibration, level)
+    if rate is not None:
+        statement += (
+            f" Of detectors with {n_calibration:,} calibration rows, 90 % flag some row by itself"
+            f" {rate}."
+        )
+    return Guarantee(statement, (EXCHANGEABLE, UNSEEN_ROWS))
 
 
 def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:

@@ -366,6 +366,11 @@ class RankHistogram:
         """
         return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
 
+    def totals(self) -> NDArray[np.int64]:
+        """Count the ranks that are at most 1, 2, ..., ℓ + 1."""
+        ranks = np.arange(1, self.n_calibration + 2)
+        return np.asarray(self._cumulative[np.searchsorted(self._values, ranks, side="right")])
+
     def pairs(self, most: int) -> list[tuple[int, int]]:
         """Return the ranks up to `most` that occur, ascending, with how often each occurs."""
         n = int(np.searchsorted(self._values, most, side="right"))

@@ -21,12 +21,12 @@ def rows_of(n_agents, seed, n_novel=6, at=TO):
     return agents
 
 
-def known_rows(seed, n=20, at=TO):
+def drawn_known(seed, n=20, at=TO):
     return np.random.default_rng([seed, 1]).standard_t(5, (n, 4)) + at
 
 
-def with_known(pairs, known, whose=0):
-    return [AgentRows(*pair, known if j == whose else None) for j, pair in enumerate(pairs)]
+def with_known(pairs, known_rows, whose=0):
+    return [AgentRows(*pair, known_rows if j == whose else None) for j, pair in enumerate(pairs)]
 
 
 def learnt_by(agents, settings=SMALL):
@@ -36,10 +36,10 @@ def learnt_by(agents, settings=SMALL):
 
 
 def test_rows_like_known_novelties_score_higher_at_agents_that_know_none():
-    pairs, known = rows_of(5, 1), known_rows(1)
+    pairs, known_rows = rows_of(5, 1), drawn_known(1)
     _, without = learnt_by([AgentRows(*pair) for pair in pairs])
-    learner, scores = learnt_by(with_known(pairs, known))
-    assert learner.known is not None
+    learner, scores = learnt_by(with_known(pairs, known_rows))
+    assert learner.known_part is not None
     assert learner._units[-1][2] > 0.5
 
     def places(some):
@@ -49,10 +49,10 @@ def test_rows_like_known_novelties_score_higher_at_agents_that_know_none():
 
 
 def test_known_novelties_of_another_kind_change_no_bit():
-    pairs, known = rows_of(5, 2), known_rows(2, at=-TO * 4)
+    pairs, known_rows = rows_of(5, 2), drawn_known(2, at=-TO * 4)
     _, without = learnt_by([AgentRows(*pair) for pair in pairs])
-    learner, scores = learnt_by(with_known(pairs, known))
-    assert learner.known is not None
+    learner, scores = learnt_by(with_known(pairs, known_rows))
+    assert learner.known_part is not None
     assert learner._units[-1][2] == 0
     for one, other in zip(without, scores, strict=True):
         assert one.tobytes() == other.tobytes()
@@ -62,35 +62,35 @@ def test_known_novelties_of_another_kind_change_no_bit():
 def test_fewer_known_novelties_than_a_leaf_holds_are_not_learnt_from(n_known):
     pairs = rows_of(3, 3)
     plain, without = learnt_by([AgentRows(*pair) for pair in pairs])
-    learner, scores = learnt_by(with_known(pairs, known_rows(3, n_known)))
-    assert learner.known is None
+    learner, scores = learnt_by(with_known(pairs, drawn_known(3, n_known)))
+    assert learner.known_part is None
     assert learner.n_rounds == plain.n_rounds
     assert all(map(np.array_equal, without, scores))
 
 
 def test_it_does_not_matter_whose_they_are_in_which_order_or_how_they_are_divided():
     """Where centres of agents are alike: known novelties are placed as rows of their agent."""
-    pairs, known = rows_of(4, 4), known_rows(4)
-    shuffled = np.random.default_rng(0).permutation(known)
+    pairs, known_rows = rows_of(4, 4), drawn_known(4)
+    shuffled = np.random.default_rng(0).permutation(known_rows)
     divided = [
         AgentRows(*pair, part)
         for pair, part in zip(pairs, np.array_split(shuffled, 4), strict=True)
     ]
     states = []
-    for agents in (with_known(pairs, known), with_known(pairs, shuffled, 3), divided):
+    for agents in (with_known(pairs, known_rows), with_known(pairs, shuffled, 3), divided):
         learner, _ = learnt_by(agents)
-        forest = learner.known.forest
+        forest = learner.known_part.forest
         states.append([forest.column.tobytes(), forest.cut.tobytes(), forest.value.tobytes()])
         states[-1].append(learner.edges.tobytes())
     assert states[0] == states[1] == states[2]
 
 
 def test_the_order_of_a_mixture_changes_no_score():
-    pairs, known = rows_of(3, 5), known_rows(5)
+    pairs, known_rows = rows_of(3, 5), drawn_known(5)
     order = np.random.default_rng(1).permutation(120)
     moved = [(null, mixture[order]) for null, mixture in pairs]
-    _, scores = learnt_by(with_known(pairs, known))
-    _, permuted = learnt_by(with_known(moved, known))
+    _, scores = learnt_by(with_known(pairs, known_rows))
+    _, permuted = learnt_by(with_known(moved, known_rows))
     for one, other in zip(scores, permuted, strict=True):
         assert one[order].tobytes() == other.tobytes()
 
@@ -109,7 +109,7 @@ def test_half_is_held_back_by_content():
     ids=["more held back than there are", "too many", "held back changes", "known changes"],
 )
 def test_numbers_of_known_novelties_that_cannot_be_are_refused(place, change):
-    agents = with_known(rows_of(2, 8), known_rows(8))
+    agents = with_known(rows_of(2, 8), drawn_known(8))
     learner = Learner(4, 2, 7, SMALL)
     if change == 1:  # after the first round
         learner.take(sum_of([learner.answer(one) for one in agents]))
@@ -120,7 +120,7 @@ def test_numbers_of_known_novelties_that_cannot_be_are_refused(place, change):
 
 
 def test_counts_of_the_comparison_are_of_all_rows():
-    agents = with_known(rows_of(2, 9), known_rows(9))
+    agents = with_known(rows_of(2, 9), drawn_known(9))
     learner = Learner(4, 2, 7, SMALL)
     while learner.n_numbers != 4096:
         learner.take(sum_of([learner.answer(one) for one in agents]))
@@ -140,9 +140,9 @@ def test_the_weight_of_a_part_follows_its_share():
 
 def test_leaves_hold_as_many_rows_as_those_of_other_trees():
     """Known novelties are rows: no side of a split holds fewer rows than agreed."""
-    agents = with_known(rows_of(3, 10), known_rows(10, 40))
+    agents = with_known(rows_of(3, 10), drawn_known(10, 40))
     learner, _ = learnt_by(agents)
-    assert isinstance(learner.known, KnownPart)
-    counts = learner.known.forest.counts.sum(axis=2)
+    assert isinstance(learner.known_part, KnownPart)
+    counts = learner.known_part.forest.counts.sum(axis=2)
     used = counts[counts > 0]
     assert used.min() >= SMALL.least

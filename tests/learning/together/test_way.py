@@ -209,10 +209,10 @@ def test_no_run_asks_for_more_than_it_says():
     """What sites compare with their consent bounds every round of a run."""
     asked = demands_of()
     pairs = thin_agents(3, 4, n_null=400, n_test=200)
-    known = cn.Agent("a", *pairs[0], X_known=pairs[0][1][:6])
+    known_rows = cn.Agent("a", *pairs[0], X_known=pairs[0][1][:6])
     for agents, n_rounds in (
         (agents_of(pairs), asked.rounds - 1),  # one round is about known novelties
-        ([known, *agents_of(pairs)[1:]], asked.rounds),
+        ([known_rows, *agents_of(pairs)[1:]], asked.rounds),
     ):
         run = cn.Network(agents, regime="together").run(check=False)
         entries = [e for e in run.transcript.entries if e.kind == "SUMS"]

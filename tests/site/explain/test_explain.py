@@ -1,5 +1,6 @@
 """Reasons: right where the truth is known, the same decisions, rows in groups."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,8 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import conovel as cn
 from conovel.errors import InputError
+from conovel.rows.pairs import KnownRows
 from conovel.rows.tables import Rows
 from conovel.scorers.cross_fit import CrossFit
+from conovel.site.explain.alike import alike
 from conovel.site.explain.explainer import Explainer, plain_views
 from conovel.site.explain.reasons import Reasons, spelled
 from conovel.site.explain.shares import exact_parts
@@ -152,9 +155,9 @@ def test_the_background_is_null_train_alone():
     """Calibration rows and test rows are not kept for explanations."""
     X_null, X_test, _ = shifted(np.random.default_rng(0))
     result = cn.AdaDetect(LINEAR, train_fraction=0.5).detect(X_null, X_test)
-    known = {row.tobytes() for row in result.explainer.null_train}
-    assert len(known) == 450 == len(X_null) - result.n_calibration
-    assert known <= {row.tobytes() for row in X_null}
+    known_rows = {row.tobytes() for row in result.explainer.null_train}
+    assert len(known_rows) == 450 == len(X_null) - result.n_calibration
+    assert known_rows <= {row.tobytes() for row in X_null}
 
 
 def test_exact_for_linear_models_and_trees_also_in_folds():
@@ -274,3 +277,86 @@ def test_every_row_has_a_reason():
         reasons = Reasons.of(explainer, test, np.arange(1))
         assert len(reasons.of_row(0)) >= 1
         assert reasons.patterns()[0].members.tolist() == [0]
+
+
+def mules(n, rng):
+    """Draw confirmed cases: of one kind in the first column, of another in the second."""
+    X = rng.normal(0, 0.5, size=(n, 3))
+    X[::2, 0] += 6
+    X[1::2, 1] -= 6
+    kinds = np.where(np.arange(n) % 2 == 0, "mule account", "stolen card")
+    return pd.DataFrame(X, columns=["amount", "hour", "age"]), kinds
+
+
+@cache
+def with_mules():
+    rng = np.random.default_rng(4)
+    names = ["amount", "hour", "age"]
+    X_null, X_test = (pd.DataFrame(rng.normal(size=(n, 3)), columns=names) for n in (900, 240))
+    X_test.iloc[:40], _ = mules(40, rng)
+    X_test.iloc[40:60, 2] += 7  # of another kind than all known ones
+    confirmed, kinds = mules(14, rng)
+    return X_null, X_test, confirmed, kinds
+
+
+def test_a_row_that_is_like_known_novelties_says_so_and_of_which_kind(few_trees):
+    X_null, X_test, confirmed, kinds = with_mules()
+    result = cn.AdaDetect().detect(X_null, X_test, confirmed.assign(kind=kinds))
+    reasons = result.reasons
+    place = {int(row): i for i, row in enumerate(reasons.rows)}
+    for row in (0, 1):
+        kind = ("mule account", "stolen card")[row]
+        assert reasons.texts()[place[row]][-1] == f"like 7 known rows of kind `{kind}`"
+        assert len(reasons.texts()[place[row]]) == len(reasons.counting(place[row])) + 1
+    frame = result.explain().drop_duplicates("row").set_index("row")
+    assert list(frame.columns[-2:]) == ["known", "known_kind"]
+    right = frame.loc[frame.index < 40, "known_kind"]
+    assert len(right) >= 30
+    assert (right.to_numpy() == np.where(right.index % 2 == 0, *sorted(set(kinds)))).mean() > 0.9
+    others = frame.loc[(frame.index >= 40) & (frame.index < 60)]
+    assert (others["known"] == 0).mean() > 0.5  # nothing that is known is like them
+    columns = reasons.file_columns(0, len(X_test))
+    assert columns["known"].to_pylist()[0] == 7
+    assert columns["known_kind"].to_pylist()[:2] == ["mule account", "stolen card"]
+    assert not any("like" in (text or "") for text in columns["reason_3"].to_pylist())
+    plain = {row["row"]: row for row in reasons.to_dict(result.n_rejected)["rows"]}
+    assert plain["0"]["known"] == {"n_rows": 7, "kind": "mule account", "n_of_kind": 7}
+
+
+def test_without_kinds_and_without_known_novelties(few_trees):
+    X_null, X_test, confirmed, _ = with_mules()
+    plain = cn.AdaDetect().detect(X_null, X_test)
+    assert "known" not in plain.explain().columns
+    assert set(plain.reasons.file_columns(0, 240)) == {
+        "reason_1",
+        "reason_2",
+        "reason_3",
+        "pattern",
+    }
+    result = cn.AdaDetect().detect(X_null, X_test, confirmed)
+    texts = [texts[-1] for texts in result.reasons.texts()]
+    assert "like 7 known rows" in texts
+    assert set(result.explain()["known_kind"]) == {""}
+    patterns = [group.text for group in result.reasons.patterns()]
+    assert patterns
+    assert not any("known" in text for text in patterns)
+
+
+def test_likeness_is_to_be_unusual_in_the_same_way():
+    rng = np.random.default_rng(1)
+    normals = rng.normal(size=(500, 3))
+    model = cn.AdaDetect("logistic").keep(normals, normals + 3).fitted
+    confirmed = np.array([[9.0, 0, 0], [3.0, 9, 0], [-9.0, 0, 0], [0.0, 9, 0]])
+    known_rows = KnownRows(confirmed, ("a", "b", "b", ""))
+    explainer = Explainer(model, normals, plain_views(range(3)), known_rows)
+    rows = np.array([[7.0, 0, 0], [-5.0, 0, 0], [0.0, 7, 0], [0.0, 7, 7], [1.5, 0, 0]])
+    columns = [[0], [0], [1], [1, 2], [0]]
+    found = alike(explainer, known_rows, rows, explainer.how(rows), columns)
+    assert list(map(str, found)) == [
+        "like 2 known rows, 1 of them of kind `a`",
+        "like 1 known row of kind `b`",
+        "like 2 known rows, 1 of them of kind `b`",
+        "",  # no known row is high in the last column
+        "",  # rather high, as one in ten known normals is
+    ]
+    assert Reasons.of(replace(explainer, known_rows=None), Rows(rows), np.arange(5)).alike is None

@@ -49,10 +49,10 @@ class TogetherScore:
 
 def shared_known(site: Any) -> Matrix | None:
     """Return the known novelties of a site that sums may be taken over: none without consent."""
-    known = getattr(site, "known", None)
-    if known is None or not site.work.share_known:
+    known_rows = site.known_rows
+    if known_rows is None or not site.work.share_known:
         return None
-    values: Matrix = known.values
+    values: Matrix = known_rows.values
     return values
 
 
@@ -116,7 +116,7 @@ class SiteLearner:
         weight = self.learner.own_weight(len(rows.values))
         if weight > 0:
             fitted = self._site.fitted
-        elif training.n_known and (not rows.n_known or self.learner.known is None):
+        elif training.n_known and (not rows.n_known or self.learner.known_part is None):
             both = find_likeness(training)
             if both is None:
                 return

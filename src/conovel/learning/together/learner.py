@@ -81,7 +81,7 @@ class Learner:
         self.likely = 0  # the lowest cell whose rows are likely novelties
         self._cuts = [binning.first_cuts()] * n_columns
         self._n_null = self._n_mixture = self._n_held = self._n_known = 0
-        self.known: KnownPart | None = None  # what is learnt from known novelties
+        self.known_part: KnownPart | None = None  # what is learnt from known novelties
         self._refined = 0  # directions so far
         self._discriminants: Discriminants | None = None
         self._is_gaussian = True
@@ -289,7 +289,7 @@ class Learner:
             numbers = self._n_null, self._n_held, self._n_known, self._n_mixture
             # Known novelties of one agent are compared with the rows of others as they are.
             plain = np.append(np.ones(self.n_columns), np.zeros(len(n_bins) - self.n_columns))
-            self.known = KnownPart(tuple(n_bins), plain, self.settings, self.seed, numbers)
+            self.known_part = KnownPart(tuple(n_bins), plain, self.settings, self.seed, numbers)
         self._ask_for_level()
 
     def codes(self, keys: binning.Keys, standard: Whole, centre: Whole) -> Whole:
@@ -303,13 +303,15 @@ class Learner:
         return np.stack(codes, axis=1).astype(np.int64)
 
     def _ask_for_level(self) -> None:
-        all_forests = self.forests if self.known is None else (*self.forests, self.known.forest)
+        all_forests = (
+            self.forests if self.known_part is None else (*self.forests, self.known_part.forest)
+        )
         self._growing = [forest for forest in all_forests if not forest.is_grown]
         if self._growing:
             size = sum(forest.n_numbers for forest in self._growing)
             self._round = Round(size, self._count_level, self._take_level)
         else:
-            size = 2 * (len(self.forests) + self._adds_ratio + (self.known is not None))
+            size = 2 * (len(self.forests) + self._adds_ratio + (self.known_part is not None))
             self._round = Round(size, self._spreads, self._take_spreads, is_counted=False)
 
     def _place(self, rows: AgentRows) -> None:
@@ -319,11 +321,11 @@ class Learner:
             rows.codes = self.codes(rows.keys, standard, centre)
             n_rows = len(rows.values)
             rows.nodes = [np.zeros((one.n_trees, n_rows), dtype=np.int64) for one in self.forests]
-            if self.known is not None:
-                self.known.place(rows, self._codes_of_known(rows))
+            if self.known_part is not None:
+                self.known_part.place(rows, self._codes_of_known(rows))
 
     def _codes_of_known(self, rows: AgentRows) -> Whole:
-        values = np.zeros((0, self.n_columns)) if rows.known is None else rows.known
+        values = np.zeros((0, self.n_columns)) if rows.known_rows is None else rows.known_rows
         standard = np.zeros((len(values), 0), dtype=np.int64)
         if self._discriminants is not None:
             standard = self.standard(values)
@@ -337,8 +339,8 @@ class Learner:
                 if forest.level:
                     forest.move(rows.codes, nodes)
                 counts.append(forest.count(rows.codes, rows.is_mixture, nodes))
-        if self.known is not None and not self.known.forest.is_grown:
-            counts.append(self.known.count(rows))
+        if self.known_part is not None and not self.known_part.forest.is_grown:
+            counts.append(self.known_part.count(rows))
         return np.concatenate(counts)
 
     def _take_level(self, totals: Whole) -> None:
@@ -358,8 +360,8 @@ class Learner:
         if self._adds_ratio and self._discriminants is not None:
             ratio = self._discriminants.columns(standard, centre)[:, -1]
             parts.append(np.clip(ratio, -_MOST_RATIO, _MOST_RATIO))
-        if self.known is not None:
-            parts.append(self.known.forest.score(codes))
+        if self.known_part is not None:
+            parts.append(self.known_part.forest.score(codes))
         return parts
 
     def _spreads(self, rows: AgentRows) -> Whole:
@@ -378,22 +380,22 @@ class Learner:
             spread = float(np.sqrt(max(second - first * first, 1.0)))
             weight = _SECOND_WEIGHT if place else 1.0
             self._units.append((first / _STEP, spread / _STEP, weight))
-        if self.known is None:
+        if self.known_part is None:
             self._ask_for_scores()
         else:
             self._round = Round(N_COUNTS, self._compare, self._take_comparison)
 
     def _compare(self, rows: AgentRows) -> Whole:
         """Count the rows without known novelties, and by them alone."""
-        assert self.known is not None  # noqa: S101  (what this round is for)
+        assert self.known_part is not None  # noqa: S101  (what this round is for)
         mean, spread, _ = self._units[-1]
-        return self.known.compare(
+        return self.known_part.compare(
             rows, self._added(rows.parts[:-1]), (rows.parts[-1] - mean) / spread
         )
 
     def _take_comparison(self, totals: Whole) -> None:
-        assert self.known is not None  # noqa: S101
-        self._units[-1] = (*self._units[-1][:2], self.known.weight_from(totals))
+        assert self.known_part is not None  # noqa: S101
+        self._units[-1] = (*self._units[-1][:2], self.known_part.weight_from(totals))
         self._ask_for_scores()
 
     def _ask_for_scores(self) -> None:

@@ -35,13 +35,13 @@ class AgentRows:
     ----------
     null_train, mixture : matrices
         The mixture in any order: only sums over it are used.
-    known : matrix or None
+    known_rows : matrix or None
         Known novelties that the agent lets the others learn from.
     """
 
     null_train: Matrix
     mixture: Matrix
-    known: Matrix | None = None
+    known_rows: Matrix | None = None
     standard: Whole = field(init=False)  # rows in standard units, null_train first
     centre: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
     codes: Whole = field(init=False)
@@ -59,11 +59,7 @@ class AgentRows:
         # Half of null_train, by what rows hold, is not told from known novelties. It says how far
         # rows reach that are none.
         self.is_held = half_of(self.null_train)
-
-    @property
-    def n_known(self) -> int:
-        """How many known novelties others may learn from."""
-        return 0 if self.known is None else len(self.known)
+        self.n_known = 0 if self.known_rows is None else len(self.known_rows)
 
 
 def half_of(rows: Matrix) -> NDArray[np.bool_]:

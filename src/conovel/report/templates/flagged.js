@@ -3,13 +3,15 @@
 // Texts become text nodes, never HTML.
 (() => {
   const data = JSON.parse(document.getElementById("flagged-data").textContent);
-  const rows = data.rows.map(([row, site, pattern, reasons, id], place) => ({
+  const rows = data.rows.map(([row, site, pattern, reasons, known, id], place) => ({
     place, row, id: id ?? row, verdict: "", kind: "", note: "", site: data.texts[site], pattern: data.texts[pattern],
+    known: data.texts[known],
     reasons: reasons.map(([label, value, usual, nearest, share]) =>
       ({ label: data.texts[label], value, usual: data.texts[usual], nearest, share })),
   }));
   for (const row of rows) {
-    row.words = [row.row, row.site, row.pattern,
+    row.why = [...row.reasons.map(r => r.label), ...(row.known ? [row.known] : [])].join(", ");
+    row.words = [row.row, row.site, row.pattern, row.known,
       ...row.reasons.flatMap(r => [r.label, r.value])].join(" ").toLowerCase();
   }
   const byId = id => document.getElementById(id);
@@ -20,7 +22,7 @@
 
   const keys = {
     place: r => r.place, row: r => r.row, site: r => r.site,
-    why: r => r.reasons.map(x => x.label).join(", "),
+    why: r => r.why,
     value: r => parseFloat(r.reasons[0]?.value), share: r => r.reasons[0]?.share ?? 0,
   };
   const names = new Intl.Collator("en", { numeric: true });
@@ -47,6 +49,7 @@
       said.append(node("b", reason.value), ` · normally ${reason.usual} · nearest known normal ${reason.nearest}`);
       list.append(term, said);
     }
+    if (row.known) list.append(node("dt", row.known));
     for (const [key, words] of [["kind", "Kind of novelty"], ["note", "Note"]]) {
       const label = node("label", `${words} `, "judge"), field = node("input");
       field.value = row[key];
@@ -95,7 +98,7 @@
     if (data.several) made.append(node("td", row.site, row.site.length <= 16 ? "short" : ""));
     made.append(verdict(row));
     const why = node("td"), folded = node("details");
-    folded.append(node("summary", row.reasons.map(r => r.label).join(", ") || "no reason"));
+    folded.append(node("summary", row.why || "no reason"));
     folded.addEventListener("toggle", () => {
       if (folded.open && folded.childElementCount === 1) folded.append(detail(row));
     });
@@ -159,10 +162,11 @@
   const csv = () => {
     const most = Math.max(1, ...found.map(r => r.reasons.length)), head = ["row"];
     if (data.several) head.push("site");
-    head.push("pattern");
+    const like = rows.some(r => r.known);
+    head.push("pattern", ...(like ? ["known"] : []));
     for (let i = 1; i <= most; i++) head.push(`reason_${i}`, `value_${i}`, `normally_${i}`, `nearest_normal_${i}`, `share_${i}`);
     const lines = found.map(r => [r.row, ...(data.several ? [r.site] : []), r.pattern,
-      ...r.reasons.flatMap(x => [x.label, x.value, x.usual, x.nearest, x.share])]);
+      ...(like ? [r.known] : []), ...r.reasons.flatMap(x => [x.label, x.value, x.usual, x.nearest, x.share])]);
     return [head, ...lines].map(cells => cells.map(cell).join(",")).join("\r\n") + "\r\n";
   };
   const said = byId("flagged-said");

@@ -12,20 +12,20 @@ from conovel.spec.findings import Finding
 
 
 def known_findings(
-    known: KnownRows | None, null: RowSource, test: RowSource
+    known_rows: KnownRows | None, null: RowSource, test: RowSource
 ) -> tuple[Finding, ...]:
     """Say which known novelties occur among the other rows of a site, to the last digit."""
-    if known is None:
+    if known_rows is None:
         return ()
-    hashes = content_hash(known.values)
+    hashes = content_hash(known_rows.values)
     n_normal, n_tested = (_n_among(hashes, rows) for rows in (null, test))
-    known_rows = f"{len(known):,} known novelties" if len(known) > 1 else "1 known novelty"
+    cases = f"{len(known_rows):,} known novelties" if len(known_rows) > 1 else "1 known novelty"
     findings = []
     if n_normal:
         findings.append(
             Finding(
                 "known_among_normals",
-                f"{n_normal:,} of {known_rows} are known normals, too",
+                f"{n_normal:,} of {cases} are known normals, too",
                 "decide what they are, and remove them from the other file",
                 numbers={"n_shared": n_normal},
             )
@@ -34,7 +34,7 @@ def known_findings(
         findings.append(
             Finding(
                 "known_among_tests",
-                f"{n_tested:,} of {known_rows} are rows to test, too",
+                f"{n_tested:,} of {cases} are rows to test, too",
                 "if they are the same observations, remove them from the rows to test: the score"
                 " has learnt them, so flagging them says nothing new",
                 numbers={"n_shared": n_tested},

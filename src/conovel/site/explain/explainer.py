@@ -28,7 +28,7 @@ from conovel.spec.schema import Column
 MOST_REASONS = 10
 _BACKGROUND = 8  # known normals over which exact contributions are averaged
 _NEAREST = 8
-_POOL = 2_000  # known normals among which the nearest are sought
+POOL = 2_000  # known normals among which the nearest are sought
 _ROWS = 1_000  # explained at a time
 # Two columns form one reason where known normals near both values are fewer than this share of
 # what independent columns would give.
@@ -56,7 +56,7 @@ class Explainer:
     model: ScoreModel  # what ranked the rows
     null_train: Matrix  # of shape (k, d); known normals from which it learnt
     views: Sequence[ColumnView]  # the columns of the table
-    known: KnownRows | None = None  # known novelties, where there are any
+    known_rows: KnownRows | None = None  # known novelties, where there are any
 
     @property
     def columns(self) -> list[NDArray[np.intp]]:
@@ -75,7 +75,7 @@ class Explainer:
         if not len(X):
             none = np.zeros((0, k))
             return Explained(none.astype(np.intp), none, np.zeros(0, bool), np.zeros(0, np.intp))
-        places = self._places(X)
+        places = self.places(X)
         near = self._nearest(places)
         moved = contributions(self.model, X, self._background, self.null_train[near], self.columns)
         share = _shares(moved)
@@ -94,9 +94,9 @@ class Explainer:
     @cached_property
     def _sorted(self) -> Matrix:
         """Each feature of the pool, ascending, one in each line."""
-        return np.asarray(np.sort(self.null_train[:_POOL].T, axis=1))
+        return np.asarray(np.sort(self.null_train[:POOL].T, axis=1))
 
-    def _places(self, X: Matrix) -> Matrix:
+    def places(self, X: Matrix) -> Matrix:
         """Give every value its place among those of the pool, from 0 to 1; ties in the middle."""
         n = self._sorted.shape[1]
         places = [
@@ -107,7 +107,7 @@ class Explainer:
 
     @cached_property
     def _pool(self) -> Matrix:
-        return self._places(self.null_train[:_POOL])
+        return self.places(self.null_train[:POOL])
 
     def _nearest(self, places: Matrix) -> NDArray[np.intp]:
         """Find the nearest known normals of each row, by places: outliers count no more."""
@@ -140,13 +140,13 @@ class Explainer:
 
     def _is_seldom(self, place: Vector, pair: tuple[int, ...]) -> bool:
         """Return whether few known normals are near the values of both columns."""
-        first, second = (self._is_near(place, self.views[j]) for j in pair)
+        first, second = (self.is_near(place, self.views[j], self._pool) for j in pair)
         expected = first.mean() * second.mean()
         return bool((first & second).mean() < _SELDOM * expected)
 
-    def _is_near(self, place: Vector, view: ColumnView) -> NDArray[np.bool_]:
-        """Return which of the pool have nearly the same number, or the same value."""
-        own, others = place[view.features], self._pool[:, view.features]
+    def is_near(self, place: Vector, view: ColumnView, rows: Matrix) -> NDArray[np.bool_]:
+        """Return which rows, given by places, have nearly the same number, or the same value."""
+        own, others = place[view.features], rows[:, view.features]
         if not view.is_number:
             return np.asarray((others == own).all(axis=1))
         return np.asarray((np.abs(others - np.clip(own, _NEAR, 1 - _NEAR)) <= _NEAR).all(axis=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.rows.tables import Rows
+from conovel.site.explain.alike import Alike, alike
 from conovel.site.explain.explainer import (
     COMMON,
     IN_RANGE,
@@ -65,6 +66,8 @@ class Reasons:
     ids: NDArray[Any] | None = None  # of shape (n,)
     # Of shape (n,); the rows in the order of their novelty, the most novel first
     novelty: NDArray[np.intp] | None = None
+    # Of length n; which known novelties each row is like, where there are any
+    alike: Sequence[Alike] | None = None
 
     @classmethod
     def of(
@@ -78,7 +81,7 @@ class Reasons:
         X, views = test.values[rows], explainer.views
         status = explainer.explain(X)
         nearest = explainer.null_train[status.nearest]
-        return cls(
+        reasons = cls(
             [view.name for view in views],
             rows,
             status,
@@ -87,6 +90,15 @@ class Reasons:
             [view.values(nearest) for view in views],
             [view.usual(explainer.null_train) for view in views],
             None if ids is None else ids[rows],
+        )
+        if explainer.known_rows is None:
+            return reasons
+        columns = [
+            [j for reason in reasons.telling(i, TOP) for j in reason.columns]
+            for i in range(len(rows))
+        ]
+        return replace(
+            reasons, alike=alike(explainer, explainer.known_rows, X, reasons.how, columns)
         )
 
     def __len__(self) -> int:
@@ -133,6 +145,17 @@ class Reasons:
             "normal_high": self._column(self.usual[j][1] for *_, j in texts),
             "nearest_normal": self._column(self.nearest[j][i] for i, *_, j in texts),
             "share": np.array([reason.share for *_, reason, _ in texts], dtype=np.float64),
+            **self._known(at),
+        }
+
+    def _known(self, at: Sequence[int] | NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        """Return how many known novelties some rows are like, and of which kind most are."""
+        if self.alike is None:
+            return {}
+        alike = [self.alike[i] for i in at]
+        return {
+            "known": np.array([one.n_rows for one in alike], dtype=np.int64),
+            "known_kind": np.array([one.kind for one in alike], dtype=object),
         }
 
     def _column(self, values: Iterable[Any]) -> NDArray[Any]:
@@ -147,7 +170,19 @@ class Reasons:
         return reasons[:1] + [reason for reason in reasons[1:] if reason.share >= _LEAST_SHARE]
 
     def texts(self, top: int = TOP) -> list[list[str]]:
-        """Return the reasons of every row in words, without those that hardly count."""
+        """Return the reasons of every row in words, without those that hardly count.
+
+        A row that is like known novelties says so last.
+        """
+        columns = self._column_texts(top)
+        if self.alike is None:
+            return columns
+        return [
+            [*own, str(like)] if like.n_rows else own
+            for own, like in zip(columns, self.alike, strict=True)
+        ]
+
+    def _column_texts(self, top: int) -> list[list[str]]:
         return [[self.text(i, r) for r in self.counting(i, top)] for i in range(len(self))]
 
     @cached_property
@@ -156,7 +191,7 @@ class Reasons:
         pattern = np.empty(len(self), dtype=object)
         for one_pattern in self.patterns():
             pattern[one_pattern.members] = one_pattern.text
-        texts = self.texts()
+        texts = self._column_texts(TOP)
         plain = {
             f"reason_{place + 1}": [own[place] if place < len(own) else None for own in texts]
             for place in range(TOP)
@@ -175,6 +210,10 @@ class Reasons:
             held = np.full(stop - start, None, dtype=object)
             held[at] = texts[first:last]
             columns[name] = pa.array(held, pa.string())
+        for name, values in self._known(range(first, last)).items():
+            held = np.full(stop - start, None, dtype=object)
+            held[at] = values
+            columns[name] = pa.array(held, pa.int64() if name == "known" else pa.string())
         return columns
 
     def to_dict(self, n_flagged: int) -> dict[str, Any]:
@@ -207,7 +246,13 @@ class Reasons:
                 }
                 for reason in self.counting(i)
             ],
+            **self._alike_as_plain(i),
         }
+
+    def _alike_as_plain(self, i: int) -> dict[str, Any]:
+        if self.alike is None or not self.alike[i].n_rows:
+            return {}
+        return {"known": self.alike[i]._asdict()}
 
     def text(self, i: int, reason: Reason) -> str:
         """Write one reason of the i-th row.
@@ -264,10 +309,16 @@ class Reasons:
         patterns_found.sort(key=lambda pattern: -len(pattern.members))
         return [*patterns_found, _pattern("other reasons", left)] if left else patterns_found
 
-    def _counted(self, i: int, top: int) -> tuple[str, ...]:
+    def telling(self, i: int, top: int) -> list[Reason]:
+        """Return the reasons of a row that count for its pattern."""
         first, *others = self.of_row(i, top) or [Reason((), "unexplained", 0.0)]
-        telling = (r for r in others if r.share >= _COUNTS and r.how not in (IN_RANGE, COMMON))
-        counted = [first, *telling]
+        return [
+            first,
+            *(r for r in others if r.share >= _COUNTS and r.how not in (IN_RANGE, COMMON)),
+        ]
+
+    def _counted(self, i: int, top: int) -> tuple[str, ...]:
+        counted = self.telling(i, top)
         return tuple(sorted(self.label(r._replace(how=_direction(r.how))) for r in counted))
 
 

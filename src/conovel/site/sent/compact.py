@@ -89,8 +89,8 @@ class Bounds:
         n_beyond = ((rows < self.low) | (rows > self.high)).sum(axis=1)
         usual = max(1.0, float(np.quantile(n_beyond, _USUAL)))
         mixture = Mixture.of(self.clip(training.mixture.rows))
-        known = None if training.known is None else self.clip(training.known)
-        return TrainingSet(self.clip(rows[n_beyond <= usual]), mixture, known)
+        known_rows = None if training.known_rows is None else self.clip(training.known_rows)
+        return TrainingSet(self.clip(rows[n_beyond <= usual]), mixture, known_rows)
 
     def lattice(self, feature: int, bits: int) -> Lattice:
         """Return the lattice of a feature's thresholds."""
