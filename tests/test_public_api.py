@@ -18,7 +18,7 @@ from conovel.models.wire import Surrogate
 # A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
-    max_train_rows=100000, repeats=1, schema=None, confidence=None)
+    max_train_rows=100000, repeats=1, schema=None, confidence=None, ties='against')
 AdaDetect.decision_function(X)
 AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
     ledger=None, verdicts=None, name=None, check=True)
@@ -178,7 +178,7 @@ ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
-    min_group_rows=1, masks=False, confidence=None)
+    min_group_rows=1, masks=False, confidence=None, ties='against')
 Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
@@ -214,12 +214,11 @@ Refined.label
 Refined.learner
 Refined.with_seed(seed)
 RemoteProtocolError(ProtocolError) is raised
-Repeated(level, seeds, n_rejected, n_tests, flags)
+Repeated(level, seeds, n_rejected, n_tests, flags, run_level, n_calibration=None)
 Repeated.at_least(k)
 Repeated.e_values
 Repeated.evidence
 Repeated.repeats
-Repeated.run_level
 Repeated.spelled_flags()
 Repeated.times_flagged
 Resolution(fewest, rows_for_any, rows_for_one)
@@ -435,6 +434,7 @@ def test_options_of_a_network_mean_what_they_mean_in_adadetect():
         "repeats",
         "schema",
         "confidence",
+        "ties",
     ]
     for name in shared:
         assert ours[name].default == theirs[name].default

@@ -73,3 +73,17 @@ def test_simulate_prints_writes_and_verifies_it(tmp_path, conovel):
     run["decisions"]["agent-1"]["rejected"][0] ^= True
     out.write_text(json.dumps(run))
     assert ".rejected.0 is True, and follows to be False" in conovel("verify", out).stdout
+
+
+def test_lots_for_ties_are_a_setting_that_verify_knows(files, tmp_path, conovel):
+    out = tmp_path / "out.csv"
+    options = ["--scorer", "logistic", "--level", "0.2", "--ties"]
+    done = conovel("detect", *files, "--out", out, *options, "random")
+    assert done.returncode == 0, done.stderr
+    result = tmp_path / "out.csv.json"
+    assert json.loads(result.read_text())["ties"] == "random"
+    checked = conovel("verify", result)
+    assert checked.returncode == 0, checked.stdout
+    refused = conovel("detect", *files, "--out", out, *options, "favour")
+    assert refused.returncode != 0
+    assert "ties must be 'against' or 'random'" in " ".join(refused.stderr.split())

@@ -85,7 +85,7 @@ def test_without_unlabelled_rows_a_one_class_score_is_learnt(samples):
         cn.AdaDetect("logistic").keep(known_rows)
     with pytest.raises(ScorerError, match="no form that can be kept: use 'isolation-forest'"):
         cn.AdaDetect(cn.OneClass(LocalOutlierFactor(novelty=True), "normal")).keep(known_rows)
-    with pytest.raises(cn.InputError, match="leave repeats and pi0 out"):
+    with pytest.raises(cn.InputError, match="leave repeats, pi0 and ties out"):
         cn.AdaDetect(repeats=3).keep(known_rows)
     by_name = make_pipeline(ColumnTransformer([("a", "passthrough", ["a"])]), LogisticRegression())
     with pytest.raises(ScorerError, match="chooses columns by name"):

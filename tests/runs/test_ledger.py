@@ -199,7 +199,7 @@ def test_levels_must_agree(tmp_path):
         cn.AdaDetect("logistic").detect(rows, rows[:9] + 0.1, ledger=cn.Ledger(0.05))
     with pytest.raises(InputError, match=r"a conovel\.Ledger or a path, not 3"):
         cn.AdaDetect("logistic").detect(rows, rows[:9] + 0.1, ledger=3)
-    with pytest.raises(InputError, match="leave repeats and pi0 out"):
+    with pytest.raises(InputError, match="leave repeats, pi0 and ties out"):
         cn.AdaDetect("logistic", repeats=2).detect(rows, rows[:9] + 0.1, ledger=cn.Ledger())
     with pytest.raises(InputError, match="final must be True or False"):
         cn.Ledger(final="yes")

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from conovel.report import network_content
 from conovel.runs import agents as agents_of_a_network
 from conovel.runs import repeats
 from conovel.spec.run_spec import RunSpec, repeated_specs
-from conovel.stats.evidence import averaged, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
+from conovel.stats.resolution import rank_limit
 
 REGIMES = ["full", "joint", "consensus", "counts", "isolated", "conservative", "pooled"]
 REGIMES += ["together"]
@@ -41,6 +43,17 @@ def rejected(run):
     return np.concatenate([site.rejected for site in run.values()])
 
 
+def by_limits(sites, level):
+    """The evidence (ℓ+1)/L about the rows of some sites that one run decided about together."""
+    m, k = sum(map(len, (s.rejected for s in sites))), sum(s.n_rejected for s in sites)
+    values = [Fraction(0)]
+    for site in sites:
+        limit = rank_limit(level / m, k, site.n_calibration)
+        values.append(Fraction(site.n_calibration + 1, max(limit, 1)))
+    codes = [site.rejected * (j + 1) for j, site in enumerate(sites)]
+    return Evidence(tuple(values), np.concatenate(codes))
+
+
 def test_one_run_is_what_it_was():
     once, default = network(repeats=1).run(), network(repeats=1, random_state=0).run()
     assert once.runs == ()
@@ -61,8 +74,16 @@ def test_the_decision_is_e_bh_on_runs_that_can_be_made_one_by_one(regime):
     if regime in ("isolated", "conservative"):
         assert run.evidence_rounds == ()
         for name, site in run.items():
-            parts = [rejection_evidence(one[name].rejected, "4/75") for one in alone]
-            assert np.array_equal(site.rejected, cn.e_bh(averaged(parts), "2/15"))
+            parts = [by_limits([one[name]], Fraction(2, 25)) for one in alone]
+            assert np.array_equal(site.rejected, closed_e_bh(averaged(parts), "2/15"))
+            assert site.repeated.evidence.to_list() == averaged(parts).to_list()
+    elif regime in ("counts", "full"):
+        evidence = averaged([by_limits([*one.values()], Fraction(4, 25)) for one in alone])
+        assert np.array_equal(rejected(run), cn.e_bh(evidence, "2/5"))
+        assert [
+            e for site in run.values() for e in site.repeated.evidence.to_list()
+        ] == evidence.to_list()
+        assert run.evidence_rounds[-1].total == run.n_rejected
     else:
         evidence = averaged([rejection_evidence(rejected(one), "4/25") for one in alone])
         assert np.array_equal(rejected(run), cn.e_bh(evidence, "2/5"))

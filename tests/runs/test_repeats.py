@@ -1,15 +1,17 @@
 """One site with `repeats`: what is averaged, what is decided, and what the result shows."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
+from conovel.protocol.replay import verify
 from conovel.runs.file_detection import detect_files
 from conovel.spec.run_spec import repeat_seeds
-from conovel.stats.evidence import averaged, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
 
 RNG = np.random.default_rng(3)
 NULL, TEST = RNG.normal(size=(600, 3)), RNG.normal(size=(80, 3))
@@ -30,8 +32,32 @@ def test_one_run_is_what_it_was():
     assert "repeats" not in once.summary()
 
 
-@pytest.mark.parametrize("pi0", [None, "storey", "quantile"])
-def test_the_decision_is_e_bh_on_runs_that_can_be_made_one_by_one(pi0):
+@pytest.mark.parametrize(("n_null", "level"), [(299, "3/25"), (300, "1/10")])
+def test_the_decision_is_closed_e_bh_on_runs_that_can_be_made_one_by_one(n_null, level):
+    def run(**settings):
+        return cn.AdaDetect("logistic", **settings).detect(NULL[:n_null], TEST)
+
+    found = run(repeats=4, random_state=8, level=0.2)
+    runs = [run(level=level, random_state=seed) for seed in repeat_seeds(8, 4)]
+    assert found.repeated.run_level == runs[0].level
+    assert verify({"command": "detect", **found.summary()}) == []
+    assert np.array_equal(found.repeated.flags, [run.rejected for run in runs])
+    values = [Fraction(run.n_calibration + 1, run.stepup.limits[0]) for run in runs]
+    evidence = averaged(
+        [
+            Evidence((Fraction(0), value), run.rejected.astype(np.int64))
+            for value, run in zip(values, runs, strict=True)
+        ]
+    )
+    assert found.repeated.evidence.to_list() == evidence.to_list()
+    assert np.array_equal(found.rejected, closed_e_bh(evidence, 0.2))
+    assert found.n_rejected > 0
+    assert found.resolution.fewest == 1
+    assert "closed e-BH" in found.guarantee.statement
+
+
+@pytest.mark.parametrize("pi0", ["storey", "quantile"])
+def test_with_an_estimate_e_bh_decides_on_runs_that_can_be_made_one_by_one(pi0):
     found = detect(repeats=4, random_state=8, pi0=pi0)
     seeds = repeat_seeds(8, 4)
     runs = [detect(level="2/25", random_state=seed, pi0=pi0) for seed in seeds]

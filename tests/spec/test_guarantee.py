@@ -72,9 +72,9 @@ ONE_SITE = {
     ),
     "repeats": Mode(
         one_site(LEVEL, None, 3),
-        f"{SHARE}. 3 runs with splits of their own, each at level 0.04, gave evidence about every"
-        " row; e-BH decided on its average. Exact for every sample size; the runs need not be"
-        " independent.",
+        f"{SHARE}. 3 runs with splits of their own, each at level 0.06, gave evidence about every"
+        " row; closed e-BH decided on its average. Exact for every sample size; the runs need not"
+        " be independent.",
         (EXCHANGEABLE, SCORER),
         "Lemma 9",
     ),
@@ -258,6 +258,8 @@ def expected(regime, feature):
         said = "" if regime in ("joint", "together") else said
     if regime not in COUNTING and feature in ("quantile", "an agent lost"):
         said = ""
+    if regime in ("isolated", "conservative"):
+        said = said.replace("1/25", "3/50").replace("e-BH", "closed e-BH")
     alone = regime in ("isolated", "conservative", "joint", "together", "consensus")
     bound = "1/10" if alone or feature in ("storey", "quantile", "repeats") else "1/10 · m0/m"
     head = f"FDR over all tested rows of {whose} at most {bound}, provided {NEEDS[regime]}{lies}."

@@ -14,7 +14,7 @@ from support.strategies import levels
 
 import conovel as cn
 from conovel.errors import InputError, LevelError, SampleError
-from conovel.stats.evidence import Evidence, averaged, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
 from conovel.stats.null_proportion import Storey
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
@@ -180,8 +180,8 @@ PART = rejection_evidence([True, False], 0.1)
 # False discovery rates, by enumeration ------------------------------------------------------
 
 
-def exact_fdr(scores, n_calibration, n_novel, beta, level, combine):
-    """FDR of e-BH on evidence from several scores of the same rows.
+def exact_fdr(scores, n_calibration, n_novel, beta, level, combine, *, closed=False):
+    """FDR of e-BH, or closed e-BH on (ℓ+1)/L, on evidence from several scores of the same rows.
 
     `scores` has one line per split. The last `n_novel` rows are novelties; the others are null,
     and every choice of the calibration rows among them is equally likely.
@@ -194,9 +194,19 @@ def exact_fdr(scores, n_calibration, n_novel, beta, level, combine):
         parts = []
         for line in scores:
             ranks = conformal_ranks(line[list(chosen)], line[tests])
-            mask = step_up([(ranks, n_calibration)], beta).rejected[0]
-            parts.append(rejection_evidence(mask, beta))
-        rejected = cn.e_bh(combine(parts), level)
+            decided = step_up([(ranks, n_calibration)], beta)
+            mask = decided.rejected[0]
+            part = rejection_evidence(mask, beta)
+            if closed:
+                value = Fraction(n_calibration + 1, max(decided.limits[0], 1))
+                part = Evidence((Fraction(0), value), part.codes)
+            parts.append(part)
+        e_values = combine(parts)
+        if closed:
+            of_rows = e_values.to_list() if isinstance(e_values, Evidence) else e_values
+            rejected = closed_e_bh(as_evidence(of_rows), level)
+        else:
+            rejected = cn.e_bh(e_values, level)
         fdr += Fraction(int((rejected & (tests < n_null)).sum()), max(int(rejected.sum()), 1))
     return fdr / len(choices)
 
@@ -293,3 +303,148 @@ def test_the_limit_on_ranks_is_the_sharper_evidence(pi0):
 
 def test_evidence_counts_its_rows():
     assert len(Evidence((Fraction(1),), np.zeros(3, dtype=np.int64))) == 3
+
+
+# Lemma 11: closed e-BH -----------------------------------------------------------------------
+
+
+def subsets(m):
+    return [[i for i in range(m) if code >> i & 1] for code in range(1, 1 << m)]
+
+
+def is_consistent(e_values, rejected, level):
+    """The definition, for every set S of rows."""
+    r, held = len(rejected), set(rejected)
+    return all(
+        sum(e_values[i] for i in chosen) * level * r
+        >= len(chosen) * len(held.intersection(chosen))
+        for chosen in subsets(len(e_values))
+    )
+
+
+def closed_oracle(e_values, level):
+    """The largest mean consistent set of rows with E >= t, by trying every set."""
+    for least in sorted(set(e_values)):
+        above = [i for i, e in enumerate(e_values) if e >= least]
+        if is_consistent(e_values, above, level):
+            return [e >= least for e in e_values]
+    return [False] * len(e_values)
+
+
+@st.composite
+def few_e_values(draw):
+    """E-values of which many are equal, around 1/(αr), 1/α and m/(αk)."""
+    level, m = Fraction(draw(st.integers(1, 9)), 10), draw(st.integers(1, 7))
+    around = st.builds(
+        lambda k, most, step: Fraction(most, k) / level + step,
+        st.integers(1, m),
+        st.integers(1, m),
+        st.sampled_from([Fraction(0), Fraction(0), Fraction(-1, 999), Fraction(1, 999)]),
+    )
+    pool = draw(st.lists(around | st.just(Fraction(0)), min_size=1, max_size=m))
+    values = draw(st.lists(st.sampled_from(pool), min_size=m, max_size=m))
+    return [max(value, Fraction(0)) for value in values], level
+
+
+def as_evidence(e_values):
+    return Evidence(tuple(e_values), np.arange(len(e_values)))
+
+
+@given(few_e_values())
+def test_closed_e_bh_equals_its_definition(problem):
+    e_values, level = problem
+    got = closed_e_bh(as_evidence(e_values), level)
+    assert got.dtype == np.bool_
+    assert got.tolist() == closed_oracle(e_values, level)
+    assert not (cn.e_bh(e_values, level) & ~got).any()
+
+
+@given(few_e_values())
+def test_without_ties_no_mean_consistent_set_is_larger(problem):
+    """The set of the paper: the largest of all mean consistent sets, whatever their form."""
+    e_values, level = problem
+    e_values = [e + Fraction(i, 10**6) for i, e in enumerate(e_values[:6])]
+    largest_of_all = max(
+        (len(s) for s in subsets(len(e_values)) if is_consistent(e_values, s, level)), default=0
+    )
+    assert closed_e_bh(as_evidence(e_values), level).sum() == largest_of_all
+
+
+def test_closed_e_bh_rejects_more_than_e_bh_in_many_cases():
+    rng, more = np.random.default_rng(1), 0
+    for _ in range(200):
+        e_values = [Fraction(int(e)) for e in rng.integers(0, 60, 7) * (rng.random(7) < 0.7)]
+        found = closed_e_bh(as_evidence(e_values), "1/10")
+        assert found.tolist() == closed_oracle(e_values, Fraction(1, 10))
+        more += int(found.sum() > cn.e_bh(e_values, "1/10").sum())
+    assert more > 40
+
+
+def test_closed_e_bh_of_many_different_e_values():
+    """Ten thousand different e-values; the check of every a and b in floats, for the result."""
+    rng = np.random.default_rng(2)
+    e_values = np.sort(rng.integers(0, 10**9, 10_000) * (rng.random(10_000) < 0.6))
+    evidence = as_evidence([Fraction(int(e), 10**7) for e in e_values])
+    found = closed_e_bh(evidence, "1/10")
+    assert 0 < found.sum() < 10_000
+    assert found.sum() > cn.e_bh(evidence, "1/10").sum()
+    inside, outside = e_values[found] / 1e7, e_values[~found] / 1e7
+    assert inside.min() > outside.max()
+    total_in, total_out = np.cumsum(inside), np.concatenate([[0], np.cumsum(outside)])
+    for a in range(1, inside.size + 1, 37):
+        b = np.arange(total_out.size)
+        assert (total_in[a - 1] + total_out >= (a + b) * a / (0.1 * inside.size) - 1e-3).all()
+
+
+def closed_fdr(sites, beta, level, evidence, decide):
+    """FDR of a rule on the evidence of one run at one site, over every order, in fractions."""
+    (site,) = sites
+    fdr = Fraction(0)
+    for ranks, chance in outcomes(site):
+        found = step_up([(ranks, site.n_calibration)], beta)
+        mask = ranks <= found.limits[0]
+        value = evidence(found, 0, site.n_calibration, ranks) if mask.any() else Fraction(0)
+        rejected = decide(Evidence((Fraction(0), value), mask.astype(np.int64)), level)
+        fdr += chance * Fraction(int(rejected[: site.n_null].sum()), max(int(rejected.sum()), 1))
+    return fdr
+
+
+def twice(found, j, size, ranks):
+    """INVALID: the limit of a run at half of its level."""
+    return 2 * by_limit(found, j, size, ranks)
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+def test_closed_e_bh_keeps_the_level_and_larger_evidence_breaks_it():
+    """Lemma 11 for every order of small sites, novelties anywhere, ties included."""
+    sites = [Site(4, 2), Site(5, 2, (FAR,)), Site(4, 2, (2.5,)), Site(4, 2, (FAR,), ties=2)]
+    largest_found, wrong = Fraction(0), Fraction(0)
+    betas = [Fraction(1, 3), Fraction(1, 2), Fraction(4, 5)]
+    for site, beta, level in itertools.product(sites, betas, [Fraction(1, 5), *betas]):
+        fdr = closed_fdr([site], beta, level, by_limit, closed_e_bh)
+        assert fdr <= level
+        largest_found = max(largest_found, fdr / level)
+        invalid = closed_fdr([site], beta, level, twice, closed_e_bh)
+        wrong = max(wrong, invalid / level)
+    assert largest_found == 1
+    assert wrong > 1
+
+
+def test_compound_e_values_are_not_enough_for_closed_e_bh():
+    """A null with E = 2 = m, always, beside a clear novelty: e-BH keeps 2/5, closed e-BH not."""
+    e_values, level = [Fraction(2), Fraction(100)], Fraction(2, 5)
+    assert cn.e_bh(e_values, level).tolist() == [False, True]
+    assert closed_e_bh(as_evidence(e_values), level).tolist() == [True, True]  # FDP 1/2
+
+
+def test_several_splits_with_closed_e_bh_keep_the_level_and_the_best_of_them_does_not():
+    rng = np.random.default_rng(0)
+    beta, worst = Fraction(1, 3), {averaged: Fraction(0), largest: Fraction(0)}
+    for n_novel in [0, 1] * 12:
+        scores = rng.permuted(np.tile(np.arange(7.0), (3, 1)), axis=1)
+        scores[:, 7 - n_novel :] += 3
+        for combine, ratio in worst.items():
+            for level in (beta, Fraction(5, 9)):
+                fdr = exact_fdr(scores, 5, n_novel, beta, level, combine, closed=True)
+                worst[combine] = max(worst[combine], ratio, fdr / level)
+    assert 0 < worst[averaged] <= 1 < worst[largest]

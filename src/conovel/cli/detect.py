@@ -71,8 +71,11 @@ if TYPE_CHECKING:
         " further known normals calibrate.",
     ),
     repeats="Number of runs with random splits of their own, 1 to 100, whose evidence is"
-    " averaged. With 20 the answer depends less on --seed, where one run finds clearly more than"
-    " nothing; it takes 20 times as long. For rows in memory only.",
+    " averaged. With 10 the answer depends less on --seed, where one run finds clearly more than"
+    " nothing; it takes 10 times as long. For rows in memory only.",
+    ties="against: calibration rows with the score of a test row count against it. random: equal"
+    " scores are ordered at random, which finds more where many are equal; equal rows may then get"
+    " different answers. For rows in memory only.",
     memory="Read the files in pieces and use at most this much memory, such as 1GB; large files"
     " are always read in pieces. The results are the same, and an interrupted run can be"
     " continued.",
@@ -110,6 +113,7 @@ def detect(
     seed: int = 0,
     max_train_rows: int = 100_000,
     repeats: int = 1,
+    ties: str = "against",
     memory: str | None = None,
     engine: str = "local",
     scheduler: str | None = None,
@@ -176,6 +180,8 @@ def detect(
                 max_train_rows,
                 repeats,
                 options.agreed_schema(),
+                confidence,
+                ties,
             ],
             files,
             memory,

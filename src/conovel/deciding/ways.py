@@ -182,9 +182,9 @@ def guarantee(
         )
     if spec.repeats > 1:
         notes.append(
-            f"{spec.repeats} runs with splits of their own, each at level {run_level(alpha)}, gave"
-            " evidence about every row, and e-BH decided on its average. The runs need not be"
-            " independent."
+            f"{spec.repeats} runs with splits of their own, each at level"
+            f" {run_level(alpha, spec.averaging)}, gave evidence about every row, and"
+            f" {spec.averaging.name} decided on its average. The runs need not be independent."
         )
     if estimator and ways.deciding.shares_counts and not estimator.proven_for_several:
         name = type(estimator).__name__

@@ -20,7 +20,14 @@ from conovel.protocol.messages import encode
 from conovel.protocol.states import Machine
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
-from conovel.spec.guarantee import Guarantee, kept_score, over_time, this_list, with_verdicts
+from conovel.spec.guarantee import (
+    Guarantee,
+    kept_score,
+    over_time,
+    this_list,
+    with_lots,
+    with_verdicts,
+)
 from conovel.spec.guarantee import one_site as one_site_guarantee
 from conovel.spec.run_spec import RunSpec, of_list, repeated_specs
 from conovel.stats.batches import NETWORK_SHARE
@@ -31,6 +38,7 @@ from conovel.stats.null_proportion import as_estimator
 from conovel.stats.ranks import as_block
 from conovel.stats.repeats import (
     Combined,
+    averaging_of,
     combine,
     read_flags,
     repeated_resolution,
@@ -171,6 +179,8 @@ def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guaran
 
 def _stated(run: Mapping[str, Any], promise: Guarantee) -> dict[str, Any]:
     """Return a guarantee as a result states it; a score that learnt from verdicts needs more."""
+    if run.get("ties") == "random":
+        promise = with_lots(promise)
     verdicts = run.get("verdicts")
     if isinstance(verdicts, Mapping) and verdicts.get("batches"):
         promise = with_verdicts(promise)
@@ -192,10 +202,14 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
         return
     if repeats == 1 or len(seeds) != repeats:
         yield f"there are {len(seeds)} seeds of {repeats} runs"
-    fewest = repeated_resolution(run["n_calibration"], m, level).fewest
-    yield from differences(of_runs["level"], str(run_level(level)), "repeats.level")
+    rule = averaging_of(level, as_level(of_runs["level"]))
+    if str(rule.share) not in ("2/5", "1/2", "3/5"):
+        yield f"no run of {repeats} has the level {of_runs['level']}"
+        return
+    fewest = repeated_resolution(run["n_calibration"], m, level, rule).fewest
+    yield from differences(of_runs["level"], str(run_level(level, rule)), "repeats.level")
     yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    if run["guarantee"] != _stated(run, one_site_guarantee(level, None, repeats)):
+    if run["guarantee"] != _stated(run, one_site_guarantee(level, None, repeats, rule)):
         yield "the guarantee is not that of these settings"
     if "flagged_in_runs" not in run:
         return
@@ -203,7 +217,7 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
     if flags.shape[1] != m:
         yield f"there are {flags.shape[1]} rows, and {m} were tested"
         return
-    together = combine({"": flags}, {"": m}, level, seeds)
+    together = combine({"": flags}, {"": m}, level, seeds, rule, {"": run["n_calibration"]})
     part, rejected = together.parts[""], together.rejected[""]
     yield from differences(sizes, list(part.n_rejected), "repeats.n_rejected")
     yield from differences(run["times_flagged"], part.times_flagged.tolist(), "times_flagged")
@@ -274,8 +288,9 @@ def combined(spec: RunSpec, run: Mapping[str, Any]) -> Combined:
     }
     n_tested = {name: sum(decisions[0][name]["tested"]) for name in names}
     level, seeds = spec.test_level(len(names)), [one.seed for one in repeated_specs(spec)]
-    # Where each agent decides alone, its level is a share of that of the run.
-    return combine(flags, n_tested, level, seeds, alone=level != spec.level)
+    sizes = {name: decisions[0][name]["n_calibration"] for name in names}
+    alone = spec.regime.deciding == "isolated"
+    return combine(flags, n_tested, level, seeds, spec.averaging, sizes, alone=alone)
 
 
 def list_findings(run: Mapping[str, Any], spec: RunSpec) -> Iterator[str]:

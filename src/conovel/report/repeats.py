@@ -26,7 +26,8 @@ _HOW = (
     "One run depends on its random split of the known normals. So {repeats} runs with splits of"
     " their own tested the rows, each at level {level}. A flag in a run that flagged few rows is"
     " stronger evidence than one in a run that flagged many. A row is flagged when its evidence,"
-    " averaged over all runs, is large enough (e-BH); all comparisons were made in whole numbers."
+    " averaged over all runs, is large enough (e-BH, or closed e-BH where a site decides alone);"
+    " all comparisons were made in whole numbers."
 )
 
 

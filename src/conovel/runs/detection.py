@@ -17,7 +17,7 @@ from conovel.spec.findings import headline
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.conditional import Conditional
 from conovel.stats.ranks import adjusted_pvalues
-from conovel.stats.repeats import repeated_resolution
+from conovel.stats.repeats import averaging_of, repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
 from conovel.stats.stepup import RankHistogram, StepUp
 
@@ -96,8 +96,10 @@ class Detection(SiteResult):
         """How few rows could have been rejected together with this calibration size."""
         if self.conditional is not None:
             return self.conditional.resolution(self.ranks.size, self.level)
-        fewest = resolution if self.repeated is None else repeated_resolution
-        return fewest(self.n_calibration, self.ranks.size, self.level)
+        numbers = self.n_calibration, self.ranks.size, self.level
+        if self.repeated is None:
+            return resolution(*numbers)
+        return repeated_resolution(*numbers, averaging_of(self.level, self.repeated.run_level))
 
     def summary(self) -> dict[str, Any]:
         """Everything but the rows, ready for JSON."""
@@ -106,6 +108,8 @@ class Detection(SiteResult):
             summary["ledger"] = self.ledger.summary()
         if "verdicts" in self.parts:
             summary["verdicts"] = asdict(self.parts["verdicts"])
+        if "ties" in self.parts:
+            summary["ties"] = self.parts["ties"]
         if self.conditional is not None:
             summary["confidence"] = str(self.conditional.confidence)
         if self.repeated is None:

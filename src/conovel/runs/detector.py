@@ -46,7 +46,9 @@ from conovel.stats.levels import (
     as_level,
     as_repeats,
     as_seed,
+    as_ties,
     as_whole,
+    ties_seed,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
 
@@ -84,9 +86,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         :mod:`conovel.site.blocks`.
     repeats : int
         The number B of runs, from 1 to 100. One run depends on its random split of the known
-        normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
-        and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
-        B times as long, and flags nothing where the runs find little.
+        normals. With B runs, each with a seed of its own and at level α/2 or 3α/5, evidence is
+        averaged and closed e-BH at level α decides (with `pi0` 2α/5 and e-BH), so that the answer
+        depends less on `random_state`. It takes B times as long, and flags less where the runs
+        find little.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
@@ -94,6 +97,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         values of both samples. A schema that was made from one of them alone is refused.
     confidence : float, str, Fraction or None
         Flag the longest list of which at most `level` is false with this probability.
+    ties : {"against", "random"}
+        Whether calibration rows with the score of a test row count against it, or equal scores are
+        ordered at random, by a seed of its own. Random finds more where many scores are equal, and
+        equal rows may get different answers.
 
     Attributes
     ----------
@@ -146,6 +153,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         repeats: int = 1,
         schema: SchemaLike = None,
         confidence: Level | None = None,
+        ties: str = "against",
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -156,6 +164,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.repeats = repeats
         self.schema = schema
         self.confidence = confidence
+        self.ties = ties
 
     def detect(
         self,
@@ -214,8 +223,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         if ledger is not None:  # before columns become features, which follow from the batch
             if settings.confidence is not None:
                 as_certain(settings.confidence, 1, None, ledger)
-            if settings.repeats > 1 or settings.pi0 is not None:
-                raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
+            if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
+                raise InputError(
+                    "a ledger decides by plain BH ranks: leave repeats, pi0 and ties out"
+                )
             X_null, X_test, facts = self._batch_facts(X_null, X_test, X_known, settings)
             if judged is not None:  # each epoch has known normals of its own
                 facts = facts._replace(source=judged.source)
@@ -253,6 +264,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
         share, pi0, sure = self.train_fraction, self.pi0, self.confidence
+        drawn = as_ties(self.ties) == "random"
+        if drawn and sure is not None:
+            raise InputError("with confidence ties count against a row: leave ties out")
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
         train_fraction = None if share is None else as_level(share, "train_fraction")
         split_seed, scorer_seed = detector_seeds(seed)
@@ -268,6 +282,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             max_train_rows=most,
             repeats=repeats,
             confidence=sure if sure is None else as_certain(sure, repeats, pi0),
+            lots=ties_seed(seed) if drawn else None,
         )
 
     def keep(

@@ -155,6 +155,11 @@ def detect_files(
             "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
             " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
         )
+    if settings.lots is not None:
+        raise InputError(
+            "ties='random' is for rows in memory, and these files are read in pieces: leave ties"
+            " out, or read the rows and call AdaDetect(ties='random').detect(X_null, X_test)"
+        )
     level, pi0, sure = settings.level, settings.pi0, settings.confidence
     promise = one_site(level, pi0)
     site = open_files_site(

@@ -67,8 +67,10 @@ def keep(
 ) -> KeptDetector:
     """Fit a score, calibrate it, and take it apart; see :meth:`conovel.AdaDetect.keep`."""
     tell("checking rows")
-    if settings.repeats > 1 or settings.pi0 is not None:
-        raise InputError("a kept detector has one score and plain BH: leave repeats and pi0 out")
+    if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
+        raise InputError(
+            "a kept detector has one score and plain BH: leave repeats, pi0 and ties out"
+        )
     if settings.confidence is not None:
         raise InputError("confidence is about one list: leave it out for a kept detector")
     if reads_frames(settings.candidates):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from conovel.errors import InputError
 from conovel.protocol.certificates import refuse_uncovered
 from conovel.rows.schemas import SchemaLike, as_whole_schema
 from conovel.runs.agents import Agent, as_agents, name_models, open_sites, read_agents
@@ -69,7 +70,8 @@ class Network(Shown):
     repeats : int
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
         each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on
-        the averaged evidence. When an agent is lost in any run, all runs end.
+        the averaged evidence. In `isolated` and `conservative` closed e-BH decides at each agent,
+        and the level is 3α/5. When an agent is lost in any run, all runs end.
     ledger : path or None
         A folder in which each agent has the file of its ledger. The batch runs at half the level,
         and e-BH at the level decides by counts about all batches so far. See
@@ -104,6 +106,8 @@ class Network(Shown):
     confidence : float, str, Fraction or None
         Flag the longest list over all agents of which at most `level` is false with this
         probability, in the regimes `together` and `joint`. None promises `level` on average.
+    ties : {"against"}
+        Agents count ties against a row; "random", which one site has, is refused.
 
     See Also
     --------
@@ -143,6 +147,7 @@ class Network(Shown):
         min_group_rows: int | None = 1,
         masks: bool = False,
         confidence: Level | None = None,
+        ties: str = "against",
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -164,9 +169,15 @@ class Network(Shown):
         self.min_group_rows = min_group_rows
         self.masks = masks
         self.confidence = confidence
+        self.ties = ties
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
+        if self.ties != "against":
+            raise InputError(
+                "ties='random' is for one site, AdaDetect(ties='random'): the agents of a network"
+                " count ties against a row. Leave ties out"
+            )
         return RunSpec.of(
             regime=self.regime,
             level=self.level,

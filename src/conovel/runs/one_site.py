@@ -29,13 +29,14 @@ from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import one_site
+from conovel.spec.guarantee import Guarantee, one_site, with_lots
 from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import as_share, n_training, thin_finding
 from conovel.stats.conditional import Conditional
+from conovel.stats.levels import ties_seed
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.ranks import conformal_ranks
-from conovel.stats.repeats import combine, run_level
+from conovel.stats.ranks import break_ties, conformal_ranks
+from conovel.stats.repeats import Averaging, averaging_alone, combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
@@ -55,18 +56,29 @@ class OneSiteSettings:
     max_train_rows: int  # how many rows of either kind are learnt from at most
     repeats: int  # how many runs are averaged
     confidence: Fraction | None = None  # of the promise about this list; None: on average
+    lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
 
-    def runs(self) -> list[OneSiteSettings]:
-        """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
+    def averaging(self, n_null: int) -> Averaging:
+        """Choose how several runs decide together, from numbers of rows alone."""
+        return averaging_alone(self.level, n_null, estimates_nulls=self.pi0 is not None)
+
+    def runs(self, n_null: int) -> list[OneSiteSettings]:
+        """Give the settings of each run: with `repeats`, its own seeds, and the level β."""
         if self.repeats == 1:
             return [self]
-        level, runs = run_level(self.level), []
+        level, runs = run_level(self.level, self.averaging(n_null)), []
         for seed in repeat_seeds(self.seed, self.repeats):
             split_seed, scorer_seed = detector_seeds(seed)
             candidates = tuple(as_candidates(self.scorer, scorer_seed))
             one = replace(self, level=level, seed=split_seed, candidates=candidates, repeats=1)
-            runs.append(one)
+            runs.append(replace(one, lots=None if self.lots is None else ties_seed(seed)))
         return runs
+
+    def guarantee(self, n_null: int) -> Guarantee:
+        """State what these settings promise."""
+        several = () if self.repeats == 1 else (self.repeats, self.averaging(n_null))
+        plain = one_site(self.level, self.pi0, *several)
+        return plain if self.lots is None else with_lots(plain)
 
     def n_train(self, n_null: int, n_test: int) -> int:
         """Return how many known normals train, from numbers of rows alone."""
@@ -125,7 +137,7 @@ def detect_rows(
     samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames, X_known)
     if judged is not None:
         samples = samples._replace(train_only=judged.train_only)
-    runs = settings.runs()
+    runs = settings.runs(len(samples.null))
     thin = plan_calibration(samples, runs[0])
     if check:
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
@@ -208,17 +220,20 @@ def detect_once(
     views = views_of(null.encoder, null.columns or range(null.width))
     made = {"scorer": fitted.selection, "known": fitted.by_known}
     tell("deciding")
+    order = all_scores if settings.lots is None else break_ties(all_scores, settings.lots)
+    ranks = conformal_ranks(*np.split(order, [calibration.size]))
     return decide_alone(
         test,
         ids,
-        Scored(known_scores, scores, conformal_ranks(known_scores, scores)),
+        Scored(known_scores, scores, ranks),
         settings.level,
         settings.pi0,
         n_train=train.size,
         scorer=fitted.scorer.label,
-        guarantee=one_site(settings.level, settings.pi0),
+        guarantee=settings.guarantee(len(null)),
         choices={what: one for what, one in made.items() if one is not None},
         explainer=Explainer(fitted, null_train, views, known_rows),
+        parts={} if settings.lots is None else {"ties": "random"},
     )
 
 
@@ -271,14 +286,21 @@ def detect_repeatedly(
     results = [detect_once(samples, one, in_run(tell, b, len(runs))) for b, one in enumerate(runs)]
     first = results[0]
     flags = {first.name: np.array([one.rejected for one in results])}
-    averaged = combine(flags, {first.name: first.rejected.size}, settings.level, seeds)
+    averaged = combine(
+        flags,
+        {first.name: first.rejected.size},
+        settings.level,
+        seeds,
+        settings.averaging(len(samples.null)),
+        {first.name: first.n_calibration},
+    )
     return with_part(
         first,
         "repeats",
         averaged.parts[first.name],
         rejected=averaged.rejected[first.name],
         scorer=", ".join(dict.fromkeys(one.scorer for one in results)),
-        guarantee=one_site(settings.level, settings.pi0, settings.repeats),
+        guarantee=settings.guarantee(len(samples.null)),
     )
 
 

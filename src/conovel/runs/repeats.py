@@ -72,6 +72,8 @@ def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
         {name: int(site.tested.sum()) for name, site in first.items()},
         spec.test_level(len(first)),
         [run.spec.seed for run in runs],
+        spec.averaging,
+        {name: site.n_calibration for name, site in first.items()},
         alone=ways_of(spec.regime).deciding is ISOLATED,  # nobody learns there what others reject
     )
     sites = {

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from conovel.stats.conditional import long_run
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.repeats import run_level
+from conovel.stats.repeats import ALONE, Averaging, run_level
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,21 @@ BLIND_SCORER = (
 )
 
 
-def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> Guarantee:
-    """State the guarantee of AdaDetect at one site (docs/theory.md)."""
+def one_site(
+    level: Fraction, pi0: NullProportion | None, repeats: int = 1, rule: Averaging = ALONE
+) -> Guarantee:
+    """State the guarantee of AdaDetect at one site (docs/theory.md).
+
+    With `repeats`, `rule` says how the runs decide together.
+    """
     alpha = f"{float(level):g}"
     if repeats > 1:
         statement = (
             f"The expected share of false alarms among the rejected rows is at most {alpha}."
             f" {repeats} runs with splits of their own, each at level"
-            f" {float(run_level(level)):g}, gave evidence about every row; e-BH decided on its"
-            " average. Exact for every sample size; the runs need not be independent."
+            f" {float(run_level(level, rule)):g}, gave evidence about every row; {rule.name}"
+            " decided on its average. Exact for every sample size; the runs need not be"
+            " independent."
         )
     elif pi0 is None:
         statement = (
@@ -78,6 +84,17 @@ def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> G
             " proven for several."
         )
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
+
+
+LOTS = (
+    "equal scores were ordered at random, by a seed that does not depend on the rows and that"
+    " nobody chose after seeing a result; so equal rows may get different answers"
+)
+
+
+def with_lots(guarantee: Guarantee) -> Guarantee:
+    """Add what a guarantee needs where ties are broken at random (docs/theory.md)."""
+    return Guarantee(guarantee.statement, (*guarantee.assumptions, LOTS))
 
 
 UNSPENT = (

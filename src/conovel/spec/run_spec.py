@@ -49,7 +49,7 @@ from conovel.stats.levels import (
     as_whole,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.repeats import run_level
+from conovel.stats.repeats import Averaging, averaging, run_level
 from conovel.stats.words import briefly
 
 MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits
@@ -73,7 +73,7 @@ class RunSpec:
     # When an agent vanishes during the counts: abort the run, or count it as zero.
     on_dropout: str = "abort"
     # The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
-    # 2α/5, and e-BH at level α decides on the evidence averaged over the runs.
+    # β, and evidence averaged over the runs decides (`averaging`).
     repeats: int = 1
     liars: int = 0  # how many agents may lie about their counts
     counting: str = ROUNDS
@@ -155,6 +155,11 @@ class RunSpec:
     def test_level(self, n_agents: int) -> Fraction:
         """Return the level of the step-up that decides; see :meth:`Regime.test_level`."""
         return self.regime.test_level(self.level, n_agents)
+
+    @property
+    def averaging(self) -> Averaging:
+        """How the evidence of several runs decides."""
+        return averaging(self.regime.deciding, estimates_nulls=self.pi0 is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the settings as plain JSON types, fractions as text."""
@@ -301,9 +306,8 @@ def repeat_seeds(seed: int, repeats: int) -> list[int]:
 def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     """Return the settings of each run that is averaged: its own seed, and the level β.
 
-    Each run gets an equal part of ε and of δ.
-
-    Each is the whole record of a run of its own, which can be made again without the others.
+    Each run gets an equal part of ε and of δ. Each is the whole record of a run of its own, which
+    can be made again without the others.
 
     Examples
     --------
@@ -312,7 +316,7 @@ def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     """
     if spec.repeats == 1:
         return [spec]
-    level = run_level(spec.level)
+    level = run_level(spec.level, spec.averaging)
     privacy = None if spec.privacy is None else spec.privacy.divided(spec.repeats)
     return [
         replace(spec, seed=seed, level=level, repeats=1, privacy=privacy)

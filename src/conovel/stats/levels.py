@@ -140,3 +140,15 @@ MAX_REPEATS = 100
 def as_repeats(repeats: Any) -> int:
     """Check a number of runs."""
     return as_whole(repeats, "repeats", 1, MAX_REPEATS)
+
+
+def as_ties(ties: str) -> str:
+    """Read how ties between a test row and calibration rows are counted."""
+    if not isinstance(ties, str) or ties not in ("against", "random"):
+        raise InputError(f"ties must be 'against' or 'random', not {ties!r}")
+    return ties
+
+
+def ties_seed(seed: int) -> int:
+    """Return the seed of the order of equal scores; nothing else follows from it."""
+    return int(np.random.SeedSequence(seed).generate_state(3)[2])

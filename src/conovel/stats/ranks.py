@@ -100,6 +100,25 @@ def as_scores(scores: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
+def break_ties(scores: NDArray[Any], seed: int) -> NDArray[np.int64]:
+    """Give each row its place in the order of the scores, equal scores in random order.
+
+    Which of two rows with equal scores comes first follows from the seed and from where the rows
+    stand alone. Nothing may have been decided by the same seed.
+
+    Proof: Corollary 6 (docs/theory.md#cor-ties).
+
+    Examples
+    --------
+    >>> break_ties(np.array([0.5, 0.1, 0.5, 0.9]), seed=0)
+    array([2, 0, 1, 3])
+    """
+    lots = np.random.default_rng(seed).permutation(scores.size)
+    places = np.empty(scores.size, dtype=np.int64)
+    places[np.lexsort((lots, scores))] = np.arange(scores.size)
+    return places
+
+
 def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int64]:
     """Count the entries of `ordered` (ascending) strictly below each query.
 

@@ -1,13 +1,15 @@
 """Several runs on the same rows as one decision: evidence averaged over the runs, then e-BH.
 
-Run b rejects R_b of the m rows that are tested, at level β = 2α/5. Its evidence for row i is
-m 1{i rejected}/(β R_b), the evidence of all B runs is the average
+Run b rejects R_b of the m rows that are tested, at level β. The evidence of all B runs for row i
+is the average
 
-    E_i  =  (1/B) Σ_b  m 1{i rejected in run b} / (β R_b),
+    E_i  =  (1/B) Σ_b  e_b 1{i rejected in run b}.
 
-and e-BH at level α decides (docs/theory.md, Lemma 9). Whoever knows m, R_1..R_B and which runs
-rejected its own rows knows the evidence of its own rows. So several agents decide by counts:
-:func:`count_rounds`.
+Where ranks decide and the nulls are not estimated, e_b = (ℓ+1)/L_b, with L_b = floor(β R_b(ℓ+1)/m)
+the largest rank that the run allows. Elsewhere e_b = m/(β R_b), which is not larger. One site
+decides by closed e-BH at level α, and several that count together by e-BH (docs/theory.md, Lemmas
+9 and 11). Whoever knows m, R_1..R_B and which runs rejected its own rows knows the evidence of its
+own rows. So several agents decide by counts: :func:`count_rounds`.
 """
 
 from __future__ import annotations
@@ -23,11 +25,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import InputError
-from conovel.stats.evidence import Evidence, averaged
-from conovel.stats.resolution import Resolution, resolution
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh
+from conovel.stats.resolution import Resolution, rank_limit, resolution
 
-# β/α. docs/results/repeats.md has the measurement behind it.
-RUN_SHARE = Fraction(2, 5)
+
+class Averaging(NamedTuple):
+    """How the evidence of several runs decides."""
+
+    by_limit: bool  # the evidence of a run is (ℓ+1)/L, not m/(βR)
+    closed: bool  # closed e-BH decides, not e-BH
+    share: Fraction  # β/α; docs/results/repeats.md has the measurements behind it
+
+    @property
+    def name(self) -> str:
+        """What decides, in words."""
+        return "closed e-BH" if self.closed else "e-BH"
+
+
+FEW_NORMALS = 60  # α times the known normals of a site: below, its runs have a larger level
+ALONE = Averaging(True, True, Fraction(3, 5))  # whoever decides about its own rows only
+COUNTED = Averaging(True, False, Fraction(2, 5))  # several agents, by counts of ranks
+PLAIN = Averaging(False, False, Fraction(2, 5))  # everything else with a proven bound
+
+
+def averaging(deciding: str, *, estimates_nulls: bool) -> Averaging:
+    """Choose how several runs decide together, from the way in which each decides.
+
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh), Lemma 11 (docs/theory.md#lem-closed).
+
+    Examples
+    --------
+    >>> averaging("isolated", estimates_nulls=False).name
+    'closed e-BH'
+    """
+    if estimates_nulls:
+        return PLAIN
+    return {"isolated": ALONE, "counts": COUNTED}.get(deciding, PLAIN)
+
+
+def averaging_alone(level: Fraction, n_null: int, *, estimates_nulls: bool) -> Averaging:
+    """Choose how several runs at one site decide together, from numbers of rows alone.
+
+    With few known normals a run rejects many rows or none, and a larger level helps most.
+
+    Examples
+    --------
+    >>> [str(averaging_alone(Fraction(1, 10), n, estimates_nulls=False).share) for n in (599, 600)]
+    ['3/5', '1/2']
+    """
+    rule = averaging("isolated", estimates_nulls=estimates_nulls)
+    if rule.closed and level * n_null >= FEW_NORMALS:
+        return rule._replace(share=Fraction(1, 2))
+    return rule
+
+
+def averaging_of(level: Fraction, run_level: Fraction) -> Averaging:
+    """Return how several runs of this level decide together at one site."""
+    share = run_level / level
+    return PLAIN if share == PLAIN.share else ALONE._replace(share=share)
 
 
 class EvidenceRound(NamedTuple):
@@ -63,11 +118,15 @@ class Repeated:
         m, the tested rows of all agents that decide together.
     flags : bool array of shape (B, number of rows here)
         Whether each run rejected the row.
+    run_level : Fraction
+        The level β of each run.
+    n_calibration : int or None
+        ℓ, if the evidence of a run is (ℓ+1)/L; None if it is m/(βR).
 
     Examples
     --------
     >>> flags = np.array([[True, False], [True, True]])
-    >>> both = Repeated(Fraction(1, 5), (3, 4), (1, 2), 2, flags)
+    >>> both = Repeated(Fraction(1, 5), (3, 4), (1, 2), 2, flags, Fraction(2, 25))
     >>> both.times_flagged, both.evidence.to_list()
     (array([2, 1]), [Fraction(75, 4), Fraction(25, 4)])
     >>> both.at_least(1)
@@ -79,16 +138,13 @@ class Repeated:
     n_rejected: tuple[int, ...]
     n_tests: int
     flags: NDArray[np.bool_]
+    run_level: Fraction
+    n_calibration: int | None = None
 
     @property
     def repeats(self) -> int:
         """The number B of runs."""
         return len(self.n_rejected)
-
-    @property
-    def run_level(self) -> Fraction:
-        """The level β of each run."""
-        return run_level(self.level)
 
     @cached_property
     def times_flagged(self) -> NDArray[np.int64]:
@@ -100,7 +156,7 @@ class Repeated:
         """The e-value of each row, averaged over the runs."""
         return averaged(
             [
-                Evidence((Fraction(0), self._value(size)), mask.astype(np.int64))
+                Evidence((Fraction(0), self._of_run(size)), mask.astype(np.int64))
                 for mask, size in zip(self.flags, self.n_rejected, strict=True)
             ]
         )
@@ -111,8 +167,18 @@ class Repeated:
         evidence = self.evidence
         return np.array([float(value) for value in evidence.values])[evidence.codes]
 
-    def _value(self, n_rejected: int) -> Fraction:
-        return self.n_tests / (self.run_level * n_rejected) if n_rejected else Fraction(0)
+    def _of_run(self, n_rejected: int) -> Fraction:
+        """Return the evidence of a run with R rejections about a row that it rejects here.
+
+        Proof: Lemma 9 (docs/theory.md#lem-e-bh).
+        """
+        if not n_rejected:
+            return Fraction(0)
+        slope = self.run_level / self.n_tests
+        if self.n_calibration is None:
+            return 1 / (slope * n_rejected)
+        limit = rank_limit(slope, n_rejected, self.n_calibration)
+        return Fraction(self.n_calibration + 1, limit) if limit else Fraction(0)
 
     def at_least(self, k: int) -> NDArray[np.bool_]:
         """Tell which rows have E ≥ m/(αk); none for k = 0.
@@ -167,43 +233,58 @@ def combine(
     n_tested: Mapping[str, int],
     level: Fraction,
     seeds: Sequence[int],
+    rule: Averaging,
+    n_calibration: Mapping[str, int],
     *,
     alone: bool = False,
 ) -> Combined:
     """Decide about the rows of some agents by what B runs rejected: `flags` of shape (B, rows).
 
-    With `alone`, each agent decides for itself, about its own rows only.
+    With `alone`, each agent decides for itself, about its own rows only. `n_calibration`, the same
+    in all runs, is used if the evidence follows from limits on ranks.
     """
     groups = [[name] for name in flags] if alone else [list(flags)]
     parts: dict[str, Repeated] = {}
     rejected: dict[str, NDArray[np.bool_]] = {}
     rounds: tuple[EvidenceRound, ...] = ()
+    beta = run_level(level, rule)
     for group in groups:
         totals = sum(np.count_nonzero(flags[name], axis=1) for name in group)
         sizes, m = tuple(np.asarray(totals).tolist()), sum(n_tested[name] for name in group)
-        own = {name: Repeated(level, tuple(seeds), sizes, m, flags[name]) for name in group}
+        sizes_of_limits = {name: n_calibration[name] if rule.by_limit else None for name in group}
+        own = {
+            name: Repeated(level, tuple(seeds), sizes, m, flags[name], beta, sizes_of_limits[name])
+            for name in group
+        }
+        parts |= own
+        if rule.closed:
+            rejected |= {name: closed_e_bh(part.evidence, level) for name, part in own.items()}
+            continue
         rounds_of_group = count_rounds(own)
         k = rounds_of_group[-1].total if rounds_of_group else 0
         rejected |= {name: part.at_least(k) for name, part in own.items()}
-        parts |= own
         rounds = () if alone else rounds_of_group
     return Combined(parts, rounds, rejected)
 
 
-def run_level(level: Fraction) -> Fraction:
+def run_level(level: Fraction, rule: Averaging) -> Fraction:
     """Return the level β of each run."""
-    return level * RUN_SHARE
+    return level * rule.share
 
 
-def repeated_resolution(n_calibration: int, m: int, level: Fraction) -> Resolution:
+def repeated_resolution(
+    n_calibration: int, m: int, level: Fraction, rule: Averaging
+) -> Resolution:
     """Return how few of m rows of one site can be rejected together by the evidence of B runs.
 
-    A run that rejects anything rejects at least f rows, so no row has more evidence than
-    m/(βf), and e-BH needs k ≥ βf/α.
+    A run that rejects anything rejects at least f rows. With the evidence m/(βR) no row has more
+    than m/(βf), and e-BH needs k ≥ βf/α. Closed e-BH has no such limit: it can reject one row.
     """
-    each = resolution(n_calibration, m, run_level(level))
+    each = resolution(n_calibration, m, run_level(level, rule))
     whole = resolution(n_calibration, m, level)
-    fewest = each.fewest if each.fewest > m else math.ceil(each.fewest * RUN_SHARE)
+    fewest = each.fewest
+    if fewest <= m:
+        fewest = 1 if rule.closed else math.ceil(fewest * rule.share)
     return whole._replace(fewest=fewest, rows_for_any=each.rows_for_any)
 
 
