@@ -24,7 +24,6 @@ from threadpoolctl import threadpool_limits
 
 from conovel.scorers.base import (
     FittedScorer,
-    Likeness,
     Matrix,
     Scorer,
     Selection,
@@ -38,6 +37,7 @@ from conovel.scorers.blend import (
 )
 from conovel.scorers.cross_fit import ShrunkenLogistic
 from conovel.scorers.estimators import OneClass
+from conovel.scorers.likeness import Likeness
 from conovel.scorers.weighted_forests import WeightedForests
 from conovel.stats.levels import as_whole
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from conovel.errors import ModelError, ScorerError
 from conovel.scorers.content import content_hash
 from conovel.scorers.from_sklearn import Flat, to_flat
 from conovel.spec.shown import Shown
+
+if TYPE_CHECKING:
+    from conovel.scorers.likeness import Likeness
 
 Matrix: TypeAlias = NDArray[np.float64]
 Vector: TypeAlias = NDArray[np.float64]
@@ -227,32 +230,6 @@ class Scorer(ABC):
     @abstractmethod
     def with_seed(self, seed: int) -> Scorer:
         """Return this scorer with every random state fixed that it leaves open."""
-
-
-@dataclass(frozen=True, eq=False)
-class Likeness:
-    """Known novelties, and what they say about the mixture (:mod:`conovel.scorers.known`)."""
-
-    rows: Matrix  # of shape (k, d): the known novelties
-    weight: float  # what each of them counts for beside a mixture row that is surely novel
-    likely: Vector  # of shape (n,): how likely each row of ``Mixture.rows`` is novel
-    share: float  # of the score by likeness alone in the whole score, below 1
-
-    def labelled(
-        self, training: TrainingSet, of_all: float
-    ) -> tuple[Matrix, NDArray[np.int64], Vector]:
-        """Return all rows, their labels and weights, known novelties last and with label 1.
-
-        `of_all` is the weight of a mixture row that nothing points to.
-        """
-        rows, labels = training.labelled()
-        of_null = np.ones(len(training.null_train))
-        of_known = np.full(len(self.rows), self.weight)
-        return (
-            np.concatenate([rows, self.rows]),
-            np.concatenate([labels, np.ones(len(self.rows), dtype=np.int64)]),
-            np.concatenate([of_null, of_all + self.likely, of_known]),
-        )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from conovel.errors import InputError, ScorerError
 from conovel.models.linear import Linear
 from conovel.scorers.base import (
     FittedScorer,
-    Likeness,
     Matrix,
     Scorer,
     TrainingSet,
@@ -41,6 +40,7 @@ from conovel.scorers.estimators import (
     name_of,
     require_classifier,
 )
+from conovel.scorers.likeness import Likeness
 from conovel.stats.levels import as_whole
 from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
 

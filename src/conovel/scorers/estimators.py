@@ -18,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 from conovel.errors import ScorerError
 from conovel.scorers.base import (
     FittedScorer,
-    Likeness,
     Matrix,
     ProbabilityReader,
     Scorer,
@@ -27,6 +26,7 @@ from conovel.scorers.base import (
     classifier_score,
     is_by_row,
 )
+from conovel.scorers.likeness import Likeness
 
 # What users pass: a Scorer, or a scikit-learn classifier or a pipeline that ends in one.
 ScorerLike: TypeAlias = Any

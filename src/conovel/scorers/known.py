@@ -25,7 +25,6 @@ import numpy as np
 from conovel.scorers.automatic import normality
 from conovel.scorers.base import (
     FittedScorer,
-    Likeness,
     Matrix,
     Mixture,
     Scorer,
@@ -41,6 +40,7 @@ from conovel.scorers.base import (
 from conovel.scorers.blend import Discriminant
 from conovel.scorers.cross_fit import likely_novel
 from conovel.scorers.estimators import ClassifierScorer
+from conovel.scorers.likeness import Likeness
 from conovel.scorers.weighted_forests import (
     WeightedForests,
     average,

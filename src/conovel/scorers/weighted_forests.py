@@ -23,11 +23,12 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from conovel.models.forest import Forest
-from conovel.scorers.base import FittedScorer, Likeness, Matrix, Scorer, TrainingSet, Vector
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
 from conovel.scorers.binned_forest import BinnedForest, Bins
 from conovel.scorers.content import content_hash
 from conovel.scorers.cross_fit import likely_novel
 from conovel.scorers.estimators import WEIGHT_OF_ALL
+from conovel.scorers.likeness import Likeness
 
 _NEIGHBOURS = 5
 _MOST_REFERENCES = 2000  # normals that neighbours are searched among
