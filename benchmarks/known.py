@@ -1,14 +1,15 @@
 """What known novelties are worth on real tables: of the tested kind, and of another.
 
     CONOVEL_DATA=FOLDER python -m benchmarks known [--data FOLDER] [--trials 4] [--out FILE]
-        [--only NAME ...]
+        [--only NAME ...] [--sites]
 
 Tables are those of ``python -m benchmarks real``. One site has 1500 known normals, and 500 tests
 with 50 novelties, fewer where there are fewer. It knows 0, 5, 20 or 100 novelties that are not
 tested. *Same kind*: tested and known novelties are drawn alike. *Another kind*: all tested
 novelties are of one kind and all known ones of the other, gases, attacks or else two clusters; in
 every other trial the kinds change places. Results are appended to FILE, a line each; what was
-broken off goes on from there.
+broken off goes on from there. With --sites three sites learn together, 500 known normals each, and
+only the first one knows novelties, 0, 20 or 100: power of the two others.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,17 +152,51 @@ def worst(rows: Sequence[dict[str, Any]]) -> str:
     return f"the largest changes downward: {losses}"
 
 
+SITES = ("cardio", "gasdrift", "toniot_flows", "mnist", "Wilt", "skin", "PageBlocks", "landsat")
+
+
+def measure_sites(options: argparse.Namespace) -> None:
+    """Let one of three sites know some novelties; print what the two others find."""
+    tables, numbers = files(options.data), (0, 20, 100)
+    lines, means = [], defaultdict(list)
+    for name in track([one for one in options.only or SITES if one in tables], transient=True):
+        cells = []
+        for n in numbers:
+            powers = [_of_others(tables[name], number, n) for number in range(options.trials)]
+            means[n].append(powers)
+            cells.append(_cell(powers))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    print("| set | " + " | ".join(f"{n} known" for n in numbers) + " |\n|---" + "|---:" * 3 + "|")
+    print("\n".join(lines))
+    print("| **mean** | " + " | ".join(_mean(means[n]) for n in numbers) + " |")
+
+
+def _of_others(file: Path, number: int, n_known: int) -> float:
+    trial = draw(file, "three sites", 500, number)
+    agents = [cn.Agent(f"site-{j}", s.X_null, s.X_test) for j, s in enumerate(trial.sites)]
+    if n_known:
+        order = np.random.default_rng([number, 5]).permutation(len(trial.labelled))
+        agents[0] = replace(agents[0], X_known=trial.labelled[order[:n_known]])
+    run = cn.Network(agents, random_state=number).run(check=False)
+    pairs = list(zip(run.values(), trial.sites, strict=True))[1:]
+    return float(np.mean([one.rejected[site.is_novel].mean() for one, site in pairs]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=os.environ.get(FOLDER))
     parser.add_argument("--trials", type=int, default=4)
     parser.add_argument("--only", nargs="+", help="tables of data")
     parser.add_argument("--out", type=Path, default=Path("known.jsonl"))
+    parser.add_argument("--sites", action="store_true", help="three sites, one of which knows")
     options = parser.parse_args()
     if options.data is None:
         parser.error(f"name the folder of the tables by --data or {FOLDER}")
     options.data = Path(options.data)
     warnings.simplefilter("ignore")
+    if options.sites:
+        measure_sites(options)
+        return
     rows = measure(options)
     for kind in (SAME, OTHER):
         here = [row for row in rows if row["kind"] == kind]
