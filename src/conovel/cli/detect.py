@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     level="Largest tolerated share of false alarms among the flagged rows. If not given, that of"
     " the ledger or of the detector, else 0.1.",
     scorer="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"
-    " refined-trees, refined-linear or isolation-forest; several with commas: the best is chosen"
-    " without loss of the guarantee.",
+    " refined-trees, refined-linear, isolation-forest or knn; several with commas: the best is"
+    " chosen without loss of the guarantee.",
     max_train_rows=typer.Option(
         min=2,
         help="Largest number of known normals, and of other rows, that the scorer learns from;"

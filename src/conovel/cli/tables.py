@@ -52,7 +52,7 @@ _HELP: Mapping[str, Any] = {
     "level": "Largest tolerated share of false alarms among the flagged rows.",
     "scorer": "As in `conovel detect`; several with commas.",
     "train_fraction": "Share of the known normals used for training; chosen by the numbers of rows"
-    " if not given.",
+    " if not given. 0: all calibrate, and the score learns from all rows together; one site only.",
     "max_train_rows": typer.Option(
         min=2,
         help="Largest number of known normals, and of other rows, that the scorer learns from;"

@@ -38,7 +38,7 @@ from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import detector_seeds
 from conovel.spec.schema import Schema
-from conovel.spec.training import MAX_TRAIN_ROWS
+from conovel.spec.training import MAX_TRAIN_ROWS, as_train_fraction
 from conovel.stats.levels import (
     Level,
     RandomState,
@@ -74,7 +74,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         Target false discovery rate α.
     train_fraction : float, str, Fraction or None
         Share of the known normals used for training; the others calibrate. None chooses
-        it from numbers of rows alone, see :func:`conovel.spec.training.train_share`.
+        it from numbers of rows alone, see :func:`conovel.spec.training.train_share`. With 0 all
+        calibrate, and the score learns from all rows together (:mod:`conovel.scorers.all_rows`).
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls.
     random_state : int, RandomState, Generator, SeedSequence or None
@@ -268,7 +269,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         if drawn and sure is not None:
             raise InputError("with confidence ties count against a row: leave ties out")
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
-        train_fraction = None if share is None else as_level(share, "train_fraction")
+        train_fraction = None if share is None else as_train_fraction(share)
         split_seed, scorer_seed = detector_seeds(seed)
         candidates = tuple(as_candidates(self.scorer, scorer_seed))
         return OneSiteSettings(

@@ -155,6 +155,11 @@ def detect_files(
             "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
             " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
         )
+    if settings.train_fraction == 0:
+        raise InputError(
+            "train_fraction=0 is for rows in memory, and these files are read in pieces: leave it"
+            " out, or read the rows and call AdaDetect(train_fraction=0).detect(X_null, X_test)"
+        )
     if settings.lots is not None:
         raise InputError(
             "ties='random' is for rows in memory, and these files are read in pieces: leave ties"

@@ -73,6 +73,11 @@ def keep(
         )
     if settings.confidence is not None:
         raise InputError("confidence is about one list: leave it out for a kept detector")
+    if settings.train_fraction == 0:
+        raise InputError(
+            "a kept detector learns before its batches come, and some known normals must train:"
+            " give a train_fraction above 0, or leave it out"
+        )
     if reads_frames(settings.candidates):
         raise ScorerError(
             "a pipeline that chooses columns by name has no form that can be kept: leave that part"

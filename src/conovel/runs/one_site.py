@@ -22,6 +22,7 @@ from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection
 from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
+from conovel.scorers.all_rows import require_no_training
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
 from conovel.site.blocks import require_two, split_by_number, split_fresh, training_sample
@@ -82,6 +83,8 @@ class OneSiteSettings:
 
     def n_train(self, n_null: int, n_test: int) -> int:
         """Return how many known normals train, from numbers of rows alone."""
+        if self.train_fraction == 0:
+            return 0
         share = as_share(self.train_fraction, n_null, n_test, self.level)
         return n_training(n_null, share, self.max_train_rows)
 
@@ -205,6 +208,8 @@ def detect_once(
     null, test, ids, known_rows, _ = samples
     train, calibration = samples.split(settings)
     candidates, null_train = settings.candidates, null.values[train]
+    if not train.size:
+        require_no_training(candidates)
     if settings.keep_frames:
         candidates = on_frames_of(candidates, null.columns, null.encoder)
     tell("fitting the score model")
@@ -232,7 +237,7 @@ def detect_once(
         scorer=fitted.scorer.label,
         guarantee=settings.guarantee(len(null)),
         choices={what: one for what, one in made.items() if one is not None},
-        explainer=Explainer(fitted, null_train, views, known_rows),
+        explainer=Explainer(fitted, null_train if train.size else null.values, views, known_rows),
         parts={} if settings.lots is None else {"ties": "random"},
     )
 

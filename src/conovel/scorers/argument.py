@@ -27,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 from conovel.errors import InputError, ScorerError
+from conovel.scorers.all_rows import neighbour_distance
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Scorer
 from conovel.scorers.blend import Refined, shallow_trees, shrunken_logistic
@@ -48,6 +49,7 @@ NAMED: Mapping[str, Callable[[], ScorerLike]] = {
     "refined-trees": lambda: Refined(shallow_trees(100), shallow_trees(100)),
     "refined-linear": lambda: Refined(shallow_trees(100), shrunken_logistic()),
     "isolation-forest": lambda: OneClass(IsolationForest(n_estimators=200), higher="normal"),
+    "knn": neighbour_distance,
 }
 
 

@@ -22,6 +22,7 @@ from sklearn.ensemble import (
 )
 from threadpoolctl import threadpool_limits
 
+from conovel.scorers.all_rows import AllRows
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -165,8 +166,10 @@ class Automatic(Scorer):
         return self._fit(training, likeness)
 
     def _fit(self, training: TrainingSet, likeness: Likeness | None) -> FittedScorer:
-        candidates = self.candidates()
         null_train, mixture = training.null_train, training.mixture
+        if not len(null_train):  # all known normals calibrate
+            return AllRows(self.random_state).fit(training)
+        candidates = self.candidates()
         selection = _by_shape(tuple(candidates), self.shape or normality(null_train))
         n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
         n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None

@@ -152,8 +152,12 @@ class OneClass(Scorer):
         return name_of(self.model)
 
     def fit(self, training: TrainingSet) -> FittedScorer:
-        """Fit on null_train alone; the mixture is not looked at."""
-        return self.fit_nulls(training.null_train)
+        """Fit on null_train alone; on the mixture where no known normals train.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
+        has_normals = len(training.null_train) > 0
+        return self.fit_nulls(training.null_train if has_normals else training.mixture.rows)
 
     def fit_nulls(self, null_train: Matrix) -> FittedScorer:
         """Fit on known normals."""

@@ -215,6 +215,8 @@ def _likely_by_likeness(null_train: Vector, mixture: Vector, n_alike: float) -> 
 def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
     """Fit the best candidate, from known novelties too where the mixture has rows like them."""
     without = replace(training, known_rows=None)
+    if not len(training.null_train):
+        return _fit_against_all(candidates[0].fit(without), training)
     both = find_likeness(training)
     if both is None:
         return _noted(fit_best(candidates, without), None, training.n_known)
@@ -263,6 +265,27 @@ def add_likeness(fitted: FittedScorer, null_train: Matrix, novelties: Matrix) ->
     measured = [_as_log_odds(fitted, fitted.score(null_train)), unseen]
     added = AddedScores.measured((fitted, alone), (1 - share, share), measured)
     return _noted(FittedScorer(fitted.scorer, added.score, "log-odds"), share, n_known)
+
+
+def _fit_against_all(fitted: FittedScorer, training: TrainingSet) -> FittedScorer:
+    """Add likeness where no known normals train: known novelties are told from all other rows.
+
+    Proof: Theorem 1 (docs/theory.md#thm-valid).
+    """
+    assert training.known_rows is not None  # noqa: S101  (callers check)
+    known_rows = Mixture.of(training.known_rows).rows
+    n_rows, n_known = training.mixture.position.size, len(known_rows)
+    rows = np.concatenate([training.mixture.rows, known_rows])
+    forests = WeightedForests(random_state=_SEED % 2**32)
+    weights = np.repeat([1.0, _OF_KNOWN * n_rows / n_known], [n_rows, n_known])
+    labels = np.repeat([0, 1], [n_rows, n_known])
+    pairs = zip(forests.scoring(rows, _ROWS_PER_LEAF), axes_of(rows), strict=True)
+    forest = join_forests([one.grow(bins, labels, weights).forest for one, bins in pairs])
+    alone = FittedScorer(forests, forest.score, "probability", forest)
+    share = n_known / (n_known + _FEW)
+    added = AddedScores.of((fitted, alone), (1 - share, share), training.mixture)
+    whole = FittedScorer(fitted.scorer, added.score, "log-odds")
+    return _noted(whole, share, n_known)
 
 
 def _noted(fitted: FittedScorer, share: float | None, n_known: int) -> FittedScorer:

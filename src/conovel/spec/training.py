@@ -76,6 +76,13 @@ def as_share(train_fraction: Level | None, n_null: int, n_tests: int, level: Lev
     return as_level(train_fraction, "train_fraction")
 
 
+def as_train_fraction(share: Level) -> Fraction:
+    """Read the share of known normals that train; 0 lets all of them calibrate."""
+    if not isinstance(share, bool) and share in (0, "0"):
+        return Fraction(0)
+    return as_level(share, "train_fraction")
+
+
 def n_training(n: int, train_fraction: Level, most: int | None = None) -> int:
     """Return how many of n known normals train: one at least, and all but one at most.
 
