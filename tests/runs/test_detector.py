@@ -189,10 +189,15 @@ def test_the_summary_is_json(samples):
 
 
 @pytest.mark.parametrize("name", ["level", "train_fraction"])
-@pytest.mark.parametrize("bad", [0, 1, -0.1, 2, float("nan"), "x"])
+@pytest.mark.parametrize("bad", [1, -0.1, 2, float("nan"), "x", "."])
 def test_levels_outside_the_open_interval(samples, name, bad):
     with pytest.raises(LevelError, match=name):
         cn.AdaDetect(FAST, **{name: bad}).detect(*samples)
+
+
+def test_a_level_is_above_zero(samples):
+    with pytest.raises(LevelError, match="level"):
+        cn.AdaDetect(FAST, level=0).detect(*samples)
 
 
 def test_bad_arguments(samples):

@@ -77,8 +77,15 @@ def as_share(train_fraction: Level | None, n_null: int, n_tests: int, level: Lev
 
 
 def as_train_fraction(share: Level) -> Fraction:
-    """Read the share of known normals that train; 0 lets all of them calibrate."""
-    if not isinstance(share, bool) and share in (0, "0"):
+    """Read the share of known normals that train; 0 lets all of them calibrate.
+
+    Examples
+    --------
+    >>> as_train_fraction("0.0"), as_train_fraction(0.25)
+    (Fraction(0, 1), Fraction(1, 4))
+    """
+    is_text = isinstance(share, str) and share.strip("0") in ("", ".") and "0" in share
+    if is_text or (not isinstance(share, str | bool) and share == 0):
         return Fraction(0)
     return as_level(share, "train_fraction")
 
