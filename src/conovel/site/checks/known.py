@@ -35,8 +35,9 @@ def known_findings(
             Finding(
                 "known_among_tests",
                 f"{n_tested:,} of {cases} are rows to test, too",
-                "if they are the same observations, remove them from the rows to test: the score"
-                " has learnt them, so flagging them says nothing new",
+                "if they are the same observations, remove them from the rows to test: flagging"
+                " them says nothing new. If they were chosen because they look strange today, the"
+                " promise does not hold: take cases of the past",
                 numbers={"n_shared": n_tested},
             )
         )
