@@ -1,6 +1,7 @@
 """One model from noisy sums: what a row changes, what noise costs, and whole runs."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -215,6 +216,25 @@ def test_a_network_learns_together_with_privacy(few_trees):
     # The noise is secret, so that two runs differ.
     scores = [np.concatenate([run[a.name].scores for a in agents]) for run in runs]
     assert (scores[0] != scores[1]).any()
+
+
+def test_known_novelties_never_enter_sums_with_privacy(monkeypatch, few_trees):
+    """What an agent knows moves its own score; agents that know nothing keep every bit."""
+    monkeypatch.setattr(SecretNoise, "add", FixedNoise.add)
+    rng = np.random.default_rng(4)
+    pairs = [(rng.normal(size=(300, 3)), rng.normal(size=(120, 3))) for _ in range(2)]
+    for _, test in pairs:
+        test[:20] += 4
+
+    def scores(known_rows):
+        agents = [cn.Agent(name, *pair) for name, pair in zip("ab", pairs, strict=True)]
+        agents[0] = replace(agents[0], X_known=known_rows)
+        run = cn.Network(agents, regime="together", privacy=50).run(check=False)
+        return [run[name].scores for name in "ab"]
+
+    without, with_known = scores(None), scores(rng.normal(4, 1, size=(30, 3)))
+    assert without[1].tobytes() == with_known[1].tobytes()
+    assert without[0].tobytes() != with_known[0].tobytes()
 
 
 def test_calibration_rows_and_test_rows_may_change_places(monkeypatch, few_trees):
