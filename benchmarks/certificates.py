@@ -55,12 +55,15 @@ FAR = {3: [Block(100, 300, 90), Block(333, 500, 150), Block(50, 900, 270)]}
 def fails(blocks: Sequence[Block], bound: np.ndarray, rng: np.random.Generator, **how: float):
     """Draw the rows of a network; tell whether some list has more false rows than its bound."""
     keys, tests = [], []
+    first = max(block.n_test / block.n_calibration for block in blocks)
     for block in blocks:
         n_null = block.n_test - round(how.get("novel", 0) * block.n_test)
         labels = rng.permutation(np.arange(block.n_calibration + n_null) < n_null)
         rows = np.sort(rng.random(labels.size))[: block.n_part]
         if ties := how.get("ties"):
             rows = np.floor(rows * ties)
+        if how.get("in_turn") and block.n_test / block.n_calibration < first:
+            rows = rows + 1  # rows of the agent with most tests come first
         keys.append(rows)
         tests.append(labels[: rows.size])
     key, test = np.concatenate(keys), np.concatenate(tests)

@@ -1,11 +1,11 @@
 """The report as a reader meets it: in Chromium, on a phone and on a desk, light and dark."""
 
 import re
-import shutil
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.reports import CHROMIUM
 
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
@@ -15,7 +15,6 @@ from conovel.report.lists import lists_script
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the extra dev)")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra dev")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 KINDS = ("one site", "network", "alone", "experiment")
@@ -51,14 +50,6 @@ def pages(tmp_path_factory):
     for kind, content in zip(KINDS, _contents(), strict=True):
         (folder / f"{kind}.html").write_text(render(content, folder), encoding="utf-8")
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module", params=[(360, "dark"), (1280, "light")], ids=["phone", "desk"])

@@ -5,7 +5,6 @@ import csv
 import io
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from conovel.report import of_detection, render
 from conovel.report.flagged import page_script
 from conovel.runs.verdict_tables import read_verdicts
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 FORMULA = '=HYPERLINK("http://x","y")'
 
 
@@ -126,17 +124,6 @@ def test_a_broken_file_is_named(content, path, value, message):
     place[path[-1]] = value
     with pytest.raises(RunFileError, match=message):
         render(broken)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """Choosing a list in Chromium: by keyboard, on a phone, in the dark, and without the script."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
-from support.reports import PLAIN, sections
+from support.reports import CHROMIUM, PLAIN, sections
 
 import conovel as cn
 from conovel.report import network_content, of_detection, render
@@ -14,7 +13,6 @@ from conovel.report.page import story_of
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the extra dev)")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra dev")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 
@@ -29,14 +27,6 @@ def contents(rows):
         "site": {"command": "detect", **result.summary(), "picture": of_detection(result)},
         "network": network_content(run),
     }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

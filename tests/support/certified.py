@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.certificates import fails
 from conovel.stats.certificate import Block, false_bound
 
 from .pooled import by_floor, orders
@@ -44,26 +45,8 @@ def simulated_miss(blocks, confidence, *, repeats, seed=0, novel=0.0, ties=0, in
     `in_turn` agents with more tests for a calibration row come first on the scale.
     """
     rng, bound = np.random.default_rng(seed), false_bound(blocks, confidence)
-    first = max(block.n_test / block.n_calibration for block in blocks)
-    missed = 0
-    for _ in range(repeats):
-        keys, tests = [], []
-        for block in blocks:
-            n_null = block.n_test - round(novel * block.n_test)
-            labels = rng.permutation(np.arange(block.n_calibration + n_null) < n_null)
-            rows = np.sort(rng.random(labels.size))[: block.n_part]
-            if ties:
-                rows = np.floor(rows * ties)
-            if in_turn and block.n_test / block.n_calibration < first:
-                rows = rows + 1
-            keys.append(rows)
-            tests.append(labels[: rows.size])
-        key, test = np.concatenate(keys), np.concatenate(tests)
-        order = np.argsort(key, kind="stable")
-        false, known = np.cumsum(test[order]), np.cumsum(~test[order])
-        last_of_ties = np.append(np.diff(key[order]) > 0, True)
-        missed += bool((false > bound[known])[last_of_ties].any())
-    return missed / repeats
+    how = {"novel": novel, "ties": ties, "in_turn": in_turn}
+    return sum(fails(blocks, bound, rng, **how) for _ in range(repeats)) / repeats
 
 
 # The bound by its definition on docs/theory.md, in plain loops ---------------------------------

@@ -1,6 +1,7 @@
 """Contents to report on, and a page taken apart."""
 
 import json
+import shutil
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import conovel as cn
 from conovel.report import network_content
 
 PLAIN = {"composite": "mean", "bits": 4, "scorer": "logistic", "train_fraction": 0.5}
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 SCRIPT = "<script>alert(1)</script>"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,11 +16,6 @@ from conovel.cli.show import (
 )
 from conovel.cli.tables import FileOptions, named_samples, with_options
 from conovel.errors import FileError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from conovel.rows.dialects import ReadingOptions
 
 
 @with_options(
@@ -73,6 +67,7 @@ def fit(
     ones.
     """
     require_there(null, unlabelled, novelties, options.schema)
+    from conovel.rows.known_files import KnownFile  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import pick_columns, read_features  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
@@ -95,7 +90,9 @@ def fit(
         others = None
         if unlabelled is not None:
             others = read_features(unlabelled, types, None, reading).features
-        cases = None if novelties is None else _read_known(novelties, types, reading)
+        cases = None
+        if novelties is not None:
+            cases = KnownFile(novelties).read(types, None, reading, picked=True).frame()
         samples, tell = (normals, others, cases), show.stage
         kept = detector.keep(*samples, explain=explain, confidence=confidence, on_stage=tell)
     kept.save(out)
@@ -128,16 +125,3 @@ def fit(
     table.add_row("written", f"{out}, {out.stat().st_size:,} bytes")
     table.add_row("use it", f"conovel detect --detector {out} --test today.csv")
     print_fitted(table)
-
-
-def _read_known(path: Path, types: pa.Schema, reading: ReadingOptions) -> pa.Table:
-    """Read known novelties, with their kinds where a column says so."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    from conovel.rows.datafiles import column_names, open_files  # noqa: PLC0415
-    from conovel.rows.pairs import KIND  # noqa: PLC0415
-    from conovel.rows.storage import read_features  # noqa: PLC0415
-
-    has_kinds = KIND in column_names(open_files(path, reading)) and KIND not in types.names
-    wanted = types.append(pa.field(KIND, pa.string())) if has_kinds else types
-    return read_features(path, wanted, None, reading).features

@@ -256,8 +256,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             "max_train_rows": spell(settings.max_train_rows),
             "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
         }
-        if X_known is not None:  # rows judged after an earlier list would break the guarantee
-            rows = read_sample(without_kinds(X_known, null)[0], "X_known", null.columns, schema)
+        cases, _ = without_kinds(X_known, null)
+        if cases is not None:  # rows judged after an earlier list would break the guarantee
+            rows = read_sample(cases, "X_known", null.columns, schema)
             spelled["X_known"] = content_digest(raw_numbers(rows))
         return null, test, refitted_facts(null, test, spelled)
 

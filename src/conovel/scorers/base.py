@@ -403,6 +403,11 @@ def log_odds(probabilities: Vector, closest: float = 1e-3) -> Vector:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
+def as_log_odds(scale: Scale, scores: Vector, closest: float = 1e-3) -> Vector:
+    """Bring scores to the scale of log-odds, where scores of several models are added up."""
+    return log_odds(scores, closest) if scale == "probability" else scores
+
+
 def content_folds(rows: Matrix, n_folds: int) -> NDArray[np.int64]:
     """Assign rows to folds by their bytes alone, the same on every machine.
 

@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError, ScorerError
 from conovel.models.linear import expit
-from conovel.scorers.base import Matrix, Scorer, Vector, content_folds, is_by_row, log_odds
+from conovel.scorers.base import Matrix, Scorer, Vector, as_log_odds, content_folds, is_by_row
 from conovel.scorers.cross_fit import CrossFit, CrossFitScorer, CrossFitter, ShrunkenLogistic
 from conovel.scorers.estimators import ScorerLike, name_of, with_seed
 
@@ -244,7 +244,7 @@ class Blend(CrossFitScorer):
         ]
         parts = (*members, firsts[-1])
         log_odds_matrix = np.column_stack(
-            [_as_log_odds(part, fitter.scores(part)) for part in parts]
+            [as_log_odds(part.models[0].scale, fitter.scores(part)) for part in parts]
         )
         weights = fitter.mean_weights(firsts)
         spread = log_odds_matrix[weights > 0].std(axis=0)
@@ -294,10 +294,5 @@ class BlendedFit(CrossFit):
         """Score each row by the regression of its fold, from the parts' scores in that fold."""
         if folds is None:
             folds = content_folds(X, len(self.models))
-        features = [_as_log_odds(part, part.score(X, folds)) for part in self.parts]
+        features = [as_log_odds(part.models[0].scale, part.score(X, folds)) for part in self.parts]
         return super().score(np.column_stack(features) * self.scale, folds)
-
-
-def _as_log_odds(part: CrossFit, scores: Vector) -> Vector:
-    """Bring scores to the scale of log-odds, where a regression adds them up."""
-    return log_odds(scores) if part.models[0].scale == "probability" else scores

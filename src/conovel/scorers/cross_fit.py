@@ -354,13 +354,21 @@ def _require_probabilities(scorer: ScorerLike) -> None:
         raise ScorerError(f"{name_of(scorer)} has no predict_proba, which this needs")
 
 
+def null_shares(of_null_train: Vector, of_mixture: Vector) -> Vector:
+    """Estimate for each mixture row which share of the mixture, from it upwards, is null.
+
+    The mixture is ranked among null_train; the estimate is the BH-adjusted p-value.
+    """
+    return adjusted_pvalues(conformal_ranks(of_null_train, of_mixture), of_null_train.size)
+
+
 def likely_novel(of_null_train: Vector, of_mixture: Vector) -> Vector:
     """Say how likely the rows of the mixture are novel, from scores of rows not learnt from.
 
-    The mixture is ranked among null_train. One minus the BH-adjusted p-value estimates which
-    share of the mixture, from a row upwards, is novel.
+    One minus the share of nulls estimates which share of the mixture, from a row upwards, is
+    novel.
     """
-    null_share = adjusted_pvalues(conformal_ranks(of_null_train, of_mixture), of_null_train.size)
+    null_share = null_shares(of_null_train, of_mixture)
     for most in _NULL_SHARES:
         if np.count_nonzero(null_share <= most) >= _LIKELY_ROWS_NEEDED:
             return np.where(null_share <= most, 1 - null_share, 0.0)

@@ -32,13 +32,13 @@ from conovel.scorers.base import (
     TrainingSet,
     Vector,
     add_up,
+    as_log_odds,
     classifier_score,
     fit_best,
     is_by_row,
-    log_odds,
 )
 from conovel.scorers.blend import Discriminant
-from conovel.scorers.cross_fit import likely_novel
+from conovel.scorers.cross_fit import likely_novel, null_shares
 from conovel.scorers.estimators import ClassifierScorer
 from conovel.scorers.likeness import Likeness
 from conovel.scorers.weighted_forests import (
@@ -46,11 +46,10 @@ from conovel.scorers.weighted_forests import (
     average,
     axes_of,
     distances,
-    join_forests,
+    grow_joined,
     over_equal_rows,
     vote,
 )
-from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
 
 _TAILS = (
     0.005,
@@ -101,8 +100,7 @@ def lifted(null_train: Vector, mixture: Vector, n_errors: float) -> float:
 
 def n_standing_out(null_train: Vector, mixture: Vector) -> int:
     """Return how many mixture rows stand out so far that few of them are expected to be normal."""
-    null_share = adjusted_pvalues(conformal_ranks(null_train, mixture), null_train.size)
-    return int(np.count_nonzero(null_share <= _FEW_NORMAL))
+    return int(np.count_nonzero(null_shares(null_train, mixture) <= _FEW_NORMAL))
 
 
 def likeness_share(
@@ -185,11 +183,8 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
         return likeness, _discriminant(training.null_train, known_rows)
     weights = by_kind.copy()
     weights[n_train:n_rows] = of_likeness
-    grown = [
-        forest.grow(bins, labels, weights).forest
-        for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
-    ]
-    forest = join_forests(grown)
+    scoring = forests.scoring(rows, _ROWS_PER_LEAF)
+    forest = grow_joined(scoring, axes, labels, weights)
     return likeness, FittedScorer(forests, forest.score, "probability", forest)
 
 
@@ -254,15 +249,12 @@ def add_likeness(fitted: FittedScorer, null_train: Matrix, novelties: Matrix) ->
     forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
     searching = forests.searching(rows, _SEARCH_ROWS_PER_LEAF)
     votes = over_equal_rows(vote(searching, axes, labels, weights), rows)[:n_train]
-    grown = [
-        forest.grow(bins, labels, weights).forest
-        for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
-    ]
-    forest = join_forests(grown)
+    scoring = forests.scoring(rows, _ROWS_PER_LEAF)
+    forest = grow_joined(scoring, axes, labels, weights)
     alone = FittedScorer(fitted.scorer, forest.score, "probability", forest)
     share = _share_alone(n_known)
-    unseen = _as_log_odds(alone, votes / len(grown))
-    measured = [_as_log_odds(fitted, fitted.score(null_train)), unseen]
+    unseen = as_log_odds(alone.scale, votes / len(scoring))
+    measured = [as_log_odds(fitted.scale, fitted.score(null_train)), unseen]
     added = AddedScores.measured((fitted, alone), (1 - share, share), measured)
     return _noted(FittedScorer(fitted.scorer, added.score, "log-odds"), share, n_known)
 
@@ -279,8 +271,8 @@ def _fit_against_all(fitted: FittedScorer, training: TrainingSet) -> FittedScore
     forests = WeightedForests(random_state=_SEED % 2**32)
     weights = np.repeat([1.0, _OF_KNOWN * n_rows / n_known], [n_rows, n_known])
     labels = np.repeat([0, 1], [n_rows, n_known])
-    pairs = zip(forests.scoring(rows, _ROWS_PER_LEAF), axes_of(rows), strict=True)
-    forest = join_forests([one.grow(bins, labels, weights).forest for one, bins in pairs])
+    scoring = forests.scoring(rows, _ROWS_PER_LEAF)
+    forest = grow_joined(scoring, axes_of(rows), labels, weights)
     alone = FittedScorer(forests, forest.score, "probability", forest)
     share = n_known / (n_known + _FEW)
     added = AddedScores.of((fitted, alone), (1 - share, share), training.mixture)
@@ -316,7 +308,7 @@ class AddedScores:
 
         Proof: Theorem 1 (docs/theory.md#thm-valid).
         """
-        scores = [np.sort(_as_log_odds(part, mixture.score(part))) for part in parts]
+        scores = [np.sort(as_log_odds(part.scale, mixture.score(part))) for part in parts]
         return cls.measured(parts, weights, scores)
 
     @classmethod
@@ -340,10 +332,6 @@ class AddedScores:
         """Score each row."""
         measured = zip(self.parts, self.weights, self.centres, self.units, strict=True)
         return add_up(
-            weight * ((_as_log_odds(part, part.score(X)) - centre) / unit)
+            weight * ((as_log_odds(part.scale, part.score(X)) - centre) / unit)
             for part, weight, centre, unit in measured
         )
-
-
-def _as_log_odds(part: FittedScorer, scores: Vector) -> Vector:
-    return log_odds(scores) if part.scale == "probability" else scores

@@ -136,11 +136,7 @@ class WeightedForests(Scorer):
         axes: tuple[Bins, Bins, Bins],
         of_mixture: slice,
     ) -> FittedScorer:
-        parts = [
-            forest.grow(bins, labels, weights).forest
-            for forest, bins in zip(self.scoring(rows), axes, strict=True)
-        ]
-        forest = join_forests(parts)
+        forest = grow_joined(self.scoring(rows), axes, labels, weights)
         return FittedScorer(self, forest.score, "probability", forest, weights[of_mixture])
 
     def search(
@@ -206,6 +202,17 @@ def vote(
     return votes
 
 
+def grow_joined(
+    forests: Sequence[BinnedForest],
+    axes: Sequence[Bins],
+    labels: NDArray[np.int64],
+    weights: Vector,
+) -> Forest:
+    """Grow forests on the same rows, and join them."""
+    pairs = zip(forests, axes, strict=True)
+    return _joined([forest.grow(bins, labels, weights).forest for forest, bins in pairs])
+
+
 def over_equal_rows(scores: Vector, rows: Matrix) -> Vector:
     """Average scores over rows of equal content.
 
@@ -223,7 +230,7 @@ def axes_of(rows: Matrix) -> tuple[Bins, Bins, Bins]:
     return bins, replace(bins, places=places), bins
 
 
-def join_forests(parts: list[Forest]) -> Forest:
+def _joined(parts: list[Forest]) -> Forest:
     """Join forests: the score is the mean over all trees."""
     before = np.cumsum([0, *(part.feature.size for part in parts[:-1])])
     placed = list(zip(parts, before, strict=True))

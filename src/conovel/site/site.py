@@ -56,7 +56,7 @@ class Site:
     work : SiteWork
     store : Store, optional
         Where parts are kept, if the rows are kept in a folder.
-    known : KnownRows, optional
+    known_rows : KnownRows, optional
         Known novelties, which the site's own score learns from.
 
     Attributes

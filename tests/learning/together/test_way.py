@@ -1,6 +1,7 @@
 """Agents learn together over the protocol: roles, losses, hostile numbers, and what it finds."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,24 +42,30 @@ def sites_of(pairs, run):
     return sites
 
 
+def require_roles_do_not_matter(scored, pairs, before, places):
+    """Exchange calibration rows of the second agent, at these places, with its first tests."""
+    n, half = len(places), len(places) // 2
+    changed = [tuple(some.copy() for some in pair) for pair in pairs]
+    changed[1][0][places], changed[1][1][:n] = pairs[1][1][:n], pairs[1][0][places]
+    after, _ = scored(changed)
+    assert before["a"].tobytes() == after["a"].tobytes()
+    assert before["b"][n:].tobytes() == after["b"][n:].tobytes()
+    # The rows that were calibration rows before have the scores that the other order gives them.
+    back = [tuple(some.copy() for some in pair) for pair in changed]
+    first = places[:half]
+    back[1][1][:half], back[1][0][first] = changed[1][0][first], changed[1][1][:half]
+    third, _ = scored(back)
+    assert third["b"][:half].tobytes() == before["b"][:half].tobytes()
+    assert third["b"][half:].tobytes() == after["b"][half:].tobytes()
+
+
 @pytest.mark.parametrize("masks", [False, True])
 def test_calibration_rows_and_test_rows_may_change_places(masks):
     """All scores stay bit for bit, whichever of the exchanged rows are tested."""
     pairs = thin_agents(3, 1)
     before, run = scores(pairs, masks=masks)
     _, calibration = sites_of(pairs, run)["b"].split(60)
-    places, tests = calibration[:12], np.arange(12)
-    changed = [tuple(some.copy() for some in pair) for pair in pairs]
-    changed[1][0][places], changed[1][1][tests] = pairs[1][1][tests], pairs[1][0][places]
-    after, _ = scores(changed, masks=masks)
-    assert before["a"].tobytes() == after["a"].tobytes()
-    assert before["b"][12:].tobytes() == after["b"][12:].tobytes()
-    # The rows that were calibration rows before have the scores that the other order gives them.
-    back = [tuple(some.copy() for some in pair) for pair in changed]
-    back[1][1][:6], back[1][0][places[:6]] = changed[1][0][places[:6]], changed[1][1][:6]
-    third, _ = scores(back, masks=masks)
-    assert third["b"][:6].tobytes() == before["b"][:6].tobytes()
-    assert third["b"][6:].tobytes() == after["b"][6:].tobytes()
+    require_roles_do_not_matter(partial(scores, masks=masks), pairs, before, calibration[:12])
 
 
 def test_roles_may_change_places_where_the_own_score_counts():
@@ -71,18 +78,7 @@ def test_roles_may_change_places_where_the_own_score_counts():
     site = sites_of(pairs, run)["b"]
     n_rows = site.own_block.training.mixture.position.size + len(site.own_block.null_train)
     assert own_weight(n_rows, 9.0) > 0.3
-    _, calibration = site.split(400)
-    places = calibration[:50]
-    changed = [tuple(some.copy() for some in pair) for pair in pairs]
-    changed[1][0][places], changed[1][1][:50] = pairs[1][1][:50], pairs[1][0][places]
-    after, _ = scores(changed)
-    assert before["a"].tobytes() == after["a"].tobytes()
-    assert before["b"][50:].tobytes() == after["b"][50:].tobytes()
-    back = [tuple(some.copy() for some in pair) for pair in changed]
-    back[1][1][:25], back[1][0][places[:25]] = changed[1][0][places[:25]], changed[1][1][:25]
-    third, _ = scores(back)
-    assert third["b"][:25].tobytes() == before["b"][:25].tobytes()
-    assert third["b"][25:].tobytes() == after["b"][25:].tobytes()
+    require_roles_do_not_matter(scores, pairs, before, site.split(400)[1][:50])
     assert run["a"].rejected.sum() > 10
 
 
@@ -109,17 +105,7 @@ def test_roles_may_change_places_beside_known_novelties(share, monkeypatch):
     assert before["b"].tobytes() != without["b"].tobytes()
     assert (before["a"].tobytes() != without["a"].tobytes()) is share
     _, calibration = sites_of(pairs, run)["b"].split(300)
-    places = calibration[:20]
-    changed = [tuple(some.copy() for some in pair) for pair in pairs]
-    changed[1][0][places], changed[1][1][:20] = pairs[1][1][:20], pairs[1][0][places]
-    after, _ = scored(changed)
-    assert before["a"].tobytes() == after["a"].tobytes()
-    assert before["b"][20:].tobytes() == after["b"][20:].tobytes()
-    back = [tuple(some.copy() for some in pair) for pair in changed]
-    back[1][1][:10], back[1][0][places[:10]] = changed[1][0][places[:10]], changed[1][1][:10]
-    third, _ = scored(back)
-    assert third["b"][:10].tobytes() == before["b"][:10].tobytes()
-    assert third["b"][10:].tobytes() == after["b"][10:].tobytes()
+    require_roles_do_not_matter(scored, pairs, before, calibration[:20])
 
 
 def test_rows_that_train_do_change_the_score():

@@ -37,7 +37,7 @@ class KnownPart:
         As of :class:`Forest`.
     settings : Settings
     seed : int
-    n_null, n_held, n_known, n_mixture : int
+    numbers : tuple of int
         Rows of null_train of all agents, those of them that are held back, known novelties, and
         rows of the mixture.
     """

@@ -326,10 +326,14 @@ class Learner:
 
     def _codes_of_known(self, rows: AgentRows) -> Whole:
         values = np.zeros((0, self.n_columns)) if rows.known_rows is None else rows.known_rows
+        return self._coded(values, self._of_agent(rows)[1])[0]
+
+    def _coded(self, values: Matrix, centre: Whole) -> tuple[Whole, Whole]:
+        """Return the bins of rows in all columns, and the rows in standard units."""
         standard = np.zeros((len(values), 0), dtype=np.int64)
         if self._discriminants is not None:
             standard = self.standard(values)
-        return self.codes(binning.keys_of(values), standard, self._of_agent(rows)[1])
+        return self.codes(binning.keys_of(values), standard, centre), standard
 
     def _count_level(self, rows: AgentRows) -> Whole:
         self._place(rows)
@@ -423,15 +427,12 @@ class Learner:
 
         Its parts in standard units, added up.
         """
-        standard = np.zeros((len(values), 0), dtype=np.int64)
-        if self._discriminants is not None:
-            standard = self.standard(values)
-        codes = self.codes(binning.keys_of(values), standard, centre)
-        return self._added(self._parts(codes, standard, centre))
+        return self._added(self._parts(*self._coded(values, centre), centre))
 
     def _added(self, parts: Sequence[Vector]) -> Vector:
         total: Vector = np.zeros(len(parts[0]))
-        for scores, (mean, spread, weight) in zip(parts, self._units, strict=False):
+        units = self._units[: len(parts)]
+        for scores, (mean, spread, weight) in zip(parts, units, strict=True):
             total += weight * ((scores - mean) / spread)
         return total
 
