@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format docs bench fuzz mutants lowest clean federation-demo dist package-test release-check
+.PHONY: demo test slow check format docs bench fuzz mutants lowest clean federation-demo dist package-test changes release-check
 demo: .venv/installed
 	$(BIN)/python -m conovel.demo
 
@@ -79,6 +79,10 @@ INTERPRETERS ?= python3.11 python3.12 python3.13
 package-test: dist
 	build/env/bin/python packaging/try_package.py $(DIST) $(INTERPRETERS)
 
+# The files of changes/ become the section of VERSION in CHANGELOG.md, and are deleted.
+changes: build/env/installed
+	build/env/bin/python -m towncrier build --yes --version $(VERSION)
+
 # The tag of a release, in the environment as TAG, is v and the version.
 release-check:
 	@$(PYTHON) -c 'import os, sys, tomllib; tag = "v" + tomllib.load(open("pyproject.toml", "rb"))["project"]["version"]; sys.exit(os.environ.get("TAG") != tag and "set TAG to " + tag)'
@@ -98,7 +102,7 @@ CHECK_HASHES := $(PYTHON) -I packaging/hashes.py check
 
 build/env/installed: constraints.txt hashes.txt
 	$(PYTHON) -m venv build/env
-	build/env/bin/python $(PIP) --report $@.json build hatchling twine
+	build/env/bin/python $(PIP) --report $@.json build hatchling towncrier twine
 	$(CHECK_HASHES) $@.json
 	@touch $@
 
