@@ -82,7 +82,8 @@ if TYPE_CHECKING:
     reasons=typer.Option(
         min=0,
         help="Say for at most so many flagged rows why they were flagged, the most novel first; 0"
-        " explains none.",
+        " explains none. If not given 10,000, or 1,000 where most rows are flagged or drift was"
+        " found.",
     ),
     keep_columns="Copy the columns of the test file into --out.",
     certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
@@ -117,7 +118,7 @@ def detect(
     memory: str | None = None,
     engine: str = "local",
     scheduler: str | None = None,
-    reasons: int = 10_000,
+    reasons: int | None = None,
     keep_columns: bool = False,
     certificate: str | None = None,
     confidence: str | None = None,
@@ -237,7 +238,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
         rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
         result = kept.detect(rows, ids=ids, level=level, ledger=files.ledger, name=name)
     why = None
-    if result.explainer is not None and files.most_reasons:  # else it holds no normals
+    if result.explainer is not None and files.most_reasons != 0:  # else it holds no normals
         why = result.most_novel_reasons(files.most_reasons)
     write_decisions(result, why, files, before)
     return result, of_detection(result), why
@@ -314,7 +315,7 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
             check=files.check,
         )
         show.stage("explaining flagged rows")
-        why = result.most_novel_reasons(files.most_reasons) if files.most_reasons else None
+        why = result.most_novel_reasons(files.most_reasons) if files.most_reasons != 0 else None
         show.stage("writing")
         write_decisions(result, why, files, before)
     return result, of_detection(result), why
@@ -362,7 +363,7 @@ class DetectFiles(NamedTuple):
     ledger: Path | None
     reading: ReadingOptions
     check: bool
-    most_reasons: int
+    most_reasons: int | None  # None: a number by what was flagged
     keep_columns: bool
     verdicts: Verdicts | None = None
 

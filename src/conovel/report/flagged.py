@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Checked
 from conovel.site.explain.alike import Alike
-from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
+from conovel.site.explain.explainer import IN_RANGE
+from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED, none_stands_out
 
 _MOST_COLUMNS = 2_000
 _MOST_REASONS = 10  # of a row
@@ -162,10 +163,18 @@ def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
         if pattern >= len(patterns):
             row.refuse("pattern", "is none of the patterns")
         reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
+        if "far" in row and reasons:
+            reasons = _of_usual_values(reasons, row.number("far"))
         about = shortened(row.text("row")), shortened(name), patterns[pattern]
         whole = shortened(row.text("row"), _MOST_ID)
         flagged.append(FlaggedRow(*about, reasons, whole, _read_known(row)))
     return flagged
+
+
+def _of_usual_values(reasons: Sequence[ReasonView], far: float) -> list[ReasonView]:
+    """Say before the first of some usual values that none stands out."""
+    first, *others = (replace(r, label=r.label.removesuffix(f" {IN_RANGE}")) for r in reasons)
+    return [replace(first, label=f"{none_stands_out(far)}; most by {first.label}"), *others]
 
 
 def _read_known(row: Checked) -> str:

@@ -77,7 +77,7 @@ def network_content(
 def network_reasons(run: NetworkRun) -> dict[str, Any]:
     """Say why rows were flagged, at every site of a network in one process."""
     explained = {name: site for name, site in run.items() if site.explainer is not None}
-    most = MOST_EXPLAINED // max(len(explained), 1)
+    most = MOST_EXPLAINED // max(len(explained), 1)  # of all sites together
     return {
         name: site.most_novel_reasons(most).to_dict(site.n_rejected)
         for name, site in explained.items()

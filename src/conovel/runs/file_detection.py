@@ -124,7 +124,7 @@ def detect_files(
     engine: Engine | None = None,
     on_progress: Progress | None = None,
     check: bool = True,
-    most_reasons: int = 0,
+    most_reasons: int | None = 0,
     keep_columns: bool = False,
     known_file: KnownFile | None = None,
 ) -> FileDetection:
@@ -142,7 +142,8 @@ def detect_files(
     out : Path
         File of decisions, .csv or .parquet.
     most_reasons : int
-        How many of the rejected rows are explained at most, the most novel first.
+        How many of the rejected rows are explained at most, the most novel first; None: a number
+        by how many are rejected.
     keep_columns : bool
         Whether to copy the columns of the test files into `out`.
     check : bool
@@ -189,7 +190,7 @@ def detect_files(
         limit = outcome.limits[0]
         if sure is not None:
             limit = 1 + site_bounds(histogram, sure).last_place(level)
-        reasons = explain_files(site, limit, most_reasons) if most_reasons else None
+        reasons = explain_files(site, limit, most_reasons) if most_reasons != 0 else None
         written = DecisionFile(site, limit)
         written.write_alone(out, reasons, keep_columns)
     except (InputError, FileError):

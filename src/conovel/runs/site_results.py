@@ -19,7 +19,7 @@ from conovel.runs.ledger_records import LedgerUpdate
 from conovel.runs.pages import plot_scores, write_report
 from conovel.scorers.base import Selection
 from conovel.site.explain.explainer import Explainer
-from conovel.site.explain.reasons import MOST_EXPLAINED, TOP, Reasons, most_novel
+from conovel.site.explain.reasons import TOP, Reasons, most_novel, n_explained
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
 from conovel.spec.findings import Finding
@@ -211,14 +211,21 @@ class SiteResult(Shown):
         """Why the rejected rows were rejected; see :meth:`explain`."""
         return self.most_novel_reasons(self.n_rejected)
 
-    def most_novel_reasons(self, most: int = MOST_EXPLAINED) -> Reasons:
-        """Explain at most so many of the rejected rows, those of the smallest ranks."""
+    def most_novel_reasons(self, most: int | None = None) -> Reasons:
+        """Explain at most so many of the rejected rows, those of the smallest ranks.
+
+        Without a number these are up to 10,000 rows, or 1,000 where reasons say little: more than
+        half of the rows are flagged, or drift was found.
+        """
         if self.explainer is None:
             raise InputError(
                 "this result has no score to explain it by: its agent dropped out before it scored"
                 " its rows"
             )
         rows = np.flatnonzero(self.rejected)
+        if most is None:
+            drift = any(finding.kind == "drift" for finding in self.warnings)
+            most = n_explained(rows.size, self.rejected.size, drift)
         chosen, novelty = most_novel(rows, self.ranks[rows], self.scores[rows], most)
         reasons = Reasons.of(self.explainer, self.test_rows, chosen, self.ids)
         return replace(reasons, novelty=novelty)

@@ -25,7 +25,7 @@ from conovel.rows.stored import StoredRows
 from conovel.scorers.base import Vector
 from conovel.site.blocks import Ranked, RankedPart
 from conovel.site.checks.rows import CheckedRows, Outcome, check_outcome, check_rows
-from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel
+from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel, n_explained
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
 from conovel.site.stored_blocks import Store
@@ -43,8 +43,11 @@ class Writer(Protocol):
         """Append some rows."""
 
 
-def explain_files(site: Site, limit: int, most: int = MOST_EXPLAINED) -> Reasons:
-    """Explain the most novel of the rejected rows; only they are read again."""
+def explain_files(site: Site, limit: int, most: int | None = None) -> Reasons:
+    """Explain the most novel of the rejected rows; only they are read again.
+
+    Without a number these are as many as :func:`n_explained` says.
+    """
     ranked, source, store = _ranked_files(site)
     chosen, novelty = _most_novel(site, ranked, limit, most)
     store.begin("explaining")
@@ -69,18 +72,21 @@ def _rejected(site: Site, part: RankedPart, limit: int) -> NDArray[np.bool_]:
 
 
 def _most_novel(
-    site: Site, ranked: Ranked, limit: int, most: int
+    site: Site, ranked: Ranked, limit: int, most: int | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the places of the most novel rejected rows, and the order of their novelty."""
     rows, ranks = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64)
-    scores = np.zeros(0)
+    scores, n_flagged = np.zeros(0), 0
     for part in ranked.parts():
         here = np.flatnonzero(_rejected(site, part, limit))
         tested = np.flatnonzero(ranked.tested[part.start : part.stop])
         rows = np.append(rows, part.start + tested[here])
         ranks, scores = np.append(ranks, part.ranks[here]), np.append(scores, part.scores[here])
-        kept = np.lexsort((-scores, ranks))[:most]
+        n_flagged += here.size
+        kept = np.lexsort((-scores, ranks))[: MOST_EXPLAINED if most is None else most]
         rows, ranks, scores = rows[kept], ranks[kept], scores[kept]
+    if most is None:
+        most = n_explained(n_flagged, int(ranked.tested.sum()), drift=False)
     return most_novel(rows, ranks, scores, most)
 
 

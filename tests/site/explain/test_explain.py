@@ -56,6 +56,18 @@ def with_pair(rng, n_null=1500, n_test=400, n_novel=80, d=5):
     return X_null, X_test, np.arange(n_test) >= n_test - n_novel
 
 
+def with_parity(rng, n_null=1500, n_test=300, n_novel=60):
+    """Draw rows with an even number of negative columns of three, and novelties with an odd one.
+
+    Every single value and every two values are as usual as in the known normals.
+    """
+    sign = rng.choice([-1.0, 1.0], size=(n_null + n_test, 3))
+    sign[:, 2] = sign[:, 0] * sign[:, 1]
+    sign[-n_novel:, 2] *= -1
+    X = sign + rng.normal(scale=0.1, size=sign.shape)
+    return X[:n_null], X[n_null:]
+
+
 def share_of_right_reasons(result, column):
     first = result.explain(top=1).drop_duplicates("row")
     flagged = first[column[first["row"]] >= 0]
@@ -309,7 +321,7 @@ def test_a_row_that_is_like_known_novelties_says_so_and_of_which_kind(few_trees)
         assert reasons.texts()[place[row]][-1] == f"like 7 known rows of kind `{kind}`"
         assert len(reasons.texts()[place[row]]) == len(reasons.counting(place[row])) + 1
     frame = result.explain().drop_duplicates("row").set_index("row")
-    assert list(frame.columns[-2:]) == ["known", "known_kind"]
+    assert {"known", "known_kind"} <= set(frame.columns)
     right = frame.loc[frame.index < 40, "known_kind"]
     assert len(right) >= 30
     assert (right.to_numpy() == np.where(right.index % 2 == 0, *sorted(set(kinds)))).mean() > 0.9
@@ -360,3 +372,60 @@ def test_likeness_is_to_be_unusual_in_the_same_way():
         "",  # rather high, as one in ten known normals is
     ]
     assert Reasons.of(replace(explainer, known_rows=None), Rows(rows), np.arange(5)).alike is None
+
+
+def test_where_all_values_are_usual_no_single_column_stands_out():
+    X_null, X_test = with_parity(np.random.default_rng(4))
+    result = cn.AdaDetect(SCORERS["neighbours"]).detect(X_null, X_test)
+    reasons = result.reasons
+    novel = [i for i, row in enumerate(reasons.rows) if row >= 240]
+    assert len(novel) > 30
+    plain = [i for i in novel if not reasons.stands_out(i)]
+    assert len(plain) > len(novel) / 2
+    texts, patterns = reasons.texts(), reasons.patterns()
+    for i in plain:
+        (text,) = texts[i]
+        assert text.startswith("no single column stands out")
+        assert "in range" not in text
+    distance = " times as far from a known normal as these from one another; most by column "
+    assert sum(distance in texts[i][0] for i in plain) > 0.8 * len(plain)
+    assert {p.text for p in patterns if set(plain) & set(p.members.tolist())} == {
+        "no single column stands out"
+    }
+    written = reasons.to_dict(result.n_rejected)
+    far = [row["far"] for row in written["rows"] if "far" in row]
+    assert len(far) == sum(not reasons.stands_out(i) for i in range(len(reasons)))
+    assert np.median(far) > 2
+
+
+def test_distances_are_in_units_of_known_normals():
+    rng = np.random.default_rng(0)
+    normals = rng.normal(size=(1000, 4))
+    explainer = Explainer(
+        cn.AdaDetect(LINEAR).detect(normals, rng.normal(size=(50, 4))).explainer.model,
+        normals,
+        plain_views("abcd"),
+    )
+    far = explainer.explain(rng.normal(size=(400, 4))).far
+    assert 0.85 < np.median(far) < 1.15
+    assert explainer.explain(np.full((1, 4), 9.0)).far[0] > 2
+
+
+def test_a_print_of_80_letters_shows_how_and_value():
+    X_null, X_test, _ = shifted(np.random.default_rng(1))
+    names = [f"a_longer_name_{j}" for j in range(8)]
+    tables = pd.DataFrame(X_null, columns=names), pd.DataFrame(X_test, columns=names)
+    for ids in (None, [f"row-{i}" for i in range(300)]):
+        explained = cn.AdaDetect(LINEAR).detect(*tables, ids=ids).explain()
+        with pd.option_context("display.width", 80):
+            head = repr(explained).splitlines()[0].split()
+        assert {"how", "value", "column"} <= set(head)
+
+
+def test_a_sample_is_explained_where_reasons_say_little():
+    X_null, X_test, _ = shifted(np.random.default_rng(1), n_test=2400, n_novel=2200, shift=9)
+    result = cn.AdaDetect(LINEAR).detect(X_null, X_test)
+    assert result.n_rejected > 1200
+    assert len(result.most_novel_reasons()) == 1000
+    assert len(result.most_novel_reasons(1100)) == 1100
+    assert len(result.reasons) == result.n_rejected

@@ -47,6 +47,8 @@ class Explained(NamedTuple):
     share: NDArray[np.float64]
     paired: NDArray[np.bool_]  # of shape (n,); whether the first two columns are one reason
     nearest: NDArray[np.intp]  # of shape (n,); which row of null_train is nearest
+    # Of shape (n,); how many times as far the row is from it as known normals from their nearest
+    far: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,15 +76,18 @@ class Explainer:
         k = min(MOST_REASONS, len(self.views))
         if not len(X):
             none = np.zeros((0, k))
-            return Explained(none.astype(np.intp), none, np.zeros(0, bool), np.zeros(0, np.intp))
+            return Explained(
+                none.astype(np.intp), none, np.zeros(0, bool), np.zeros(0, np.intp), np.zeros(0)
+            )
         places = self.places(X)
-        near = self._nearest(places)
+        near, distance = self._nearest(places)
         moved = contributions(self.model, X, self._background, self.null_train[near], self.columns)
         share = _shares(moved)
         order = np.argsort(-moved, axis=1, kind="stable")
         paired = self._put_pairs_first(order, share, self.how(X), places)
         order = order[:, :k]
-        return Explained(order, np.take_along_axis(share, order, axis=1), paired, near[:, 0])
+        share = np.take_along_axis(share, order, axis=1)
+        return Explained(order, share, paired, near[:, 0], distance / self._usual_distance)
 
     @cached_property
     def _background(self) -> Matrix:
@@ -109,14 +114,26 @@ class Explainer:
     def _pool(self) -> Matrix:
         return self.places(self.null_train[:POOL])
 
-    def _nearest(self, places: Matrix) -> NDArray[np.intp]:
-        """Find the nearest known normals of each row, by places: outliers count no more."""
-        pool = self._pool
-        squares = (pool**2).sum(axis=1) - 2 * places @ pool.T
-        k = min(_NEAREST, len(pool))
+    @cached_property
+    def _usual_distance(self) -> float:
+        """The median distance of known normals to their nearest other, by places."""
+        if len(self._pool) < 2:
+            return np.inf
+        squares = _squares(self._pool, self._pool)
+        np.fill_diagonal(squares, np.inf)
+        return float(np.sqrt(np.median(squares.min(axis=1)))) or np.inf
+
+    def _nearest(self, places: Matrix) -> tuple[NDArray[np.intp], Vector]:
+        """Find the nearest known normals of each row, and the distance of the first of them.
+
+        Distances are by places: outliers count no more.
+        """
+        squares = _squares(places, self._pool)
+        k = min(_NEAREST, len(self._pool))
         first = np.argpartition(squares, k - 1, axis=1)[:, :k]
         by_distance = np.argsort(np.take_along_axis(squares, first, axis=1), axis=1, kind="stable")
-        return np.take_along_axis(first, by_distance, axis=1)
+        near = np.take_along_axis(first, by_distance, axis=1)
+        return near, np.sqrt(np.take_along_axis(squares, near[:, :1], axis=1)[:, 0])
 
     def _put_pairs_first(
         self, order: NDArray[np.intp], share: Matrix, how: NDArray[Any], places: Matrix
@@ -154,6 +171,12 @@ class Explainer:
     def how(self, X: Matrix) -> NDArray[Any]:
         """Say how each column of each row compares with null_train, in a word or two."""
         return np.stack([view.how(X, self.null_train) for view in self.views], axis=1)
+
+
+def _squares(rows: Matrix, pool: Matrix) -> Matrix:
+    """Return the squared distances of rows from those of the pool."""
+    squares = (rows**2).sum(axis=1)[:, np.newaxis] + (pool**2).sum(axis=1) - 2 * rows @ pool.T
+    return np.maximum(squares, 0)
 
 
 def _shares(moved: Matrix) -> Matrix:

@@ -30,6 +30,9 @@ TOP = 3  # reasons of a row, unless asked for more
 COMBINATION = "combination"
 _MOST_PATTERNS = 20
 MOST_EXPLAINED = 10_000  # rows whose reasons are written into files
+_SAMPLE = 1_000  # explained where reasons say little: most rows are flagged, or drift was found
+NONE_STANDS_OUT = "no single column stands out"
+_FAR = 1.2  # times as far from known normals as these from one another: less is not said
 _LEAST_SHARE = 0.05  # the share from which on a further reason is written
 _COUNTS = 0.15  # the share from which on a reason counts for the pattern of a row
 
@@ -134,18 +137,22 @@ class Reasons:
             next((k for k in reason.columns if k != j), len(self.names)) for *_, reason, j in texts
         ]
         table: dict[str, NDArray[Any]] = {} if self.ids is None else {"id": self.ids[at]}
-        return table | {
-            "row": self.rows[at],
-            "reason": np.array([place for _, place, *_ in texts], dtype=np.int64),
+        row = {"row": self.rows[at]}
+        # A print of 80 letters shows the first columns and the last ones.
+        return {
+            **(table or row),
             "column": names[column],
-            "how": np.array([reason.how for *_, reason, _ in texts], dtype=object),
+            **row,
+            "reason": np.array([place for _, place, *_ in texts], dtype=np.int64),
             "with": names[np.array(other, dtype=np.intp)],
-            "value": self._column(self.values[j][i] for i, *_, j in texts),
             "normal_low": self._column(self.usual[j][0] for *_, j in texts),
             "normal_high": self._column(self.usual[j][1] for *_, j in texts),
             "nearest_normal": self._column(self.nearest[j][i] for i, *_, j in texts),
-            "share": np.array([reason.share for *_, reason, _ in texts], dtype=np.float64),
+            "times_as_far": self.explained.far[at],
             **self._known(at),
+            "share": np.array([reason.share for *_, reason, _ in texts], dtype=np.float64),
+            "how": np.array([reason.how for *_, reason, _ in texts], dtype=object),
+            "value": self._column(self.values[j][i] for i, *_, j in texts),
         }
 
     def _known(self, at: Sequence[int] | NDArray[np.intp]) -> dict[str, NDArray[Any]]:
@@ -165,9 +172,20 @@ class Reasons:
         return np.array([spelled(value) for value in values], dtype=object)
 
     def counting(self, i: int, top: int = TOP) -> list[Reason]:
-        """Return the first reason of a row, and others of at least 5 % of its score."""
+        """Return the reasons of a row that are written.
+
+        These are unusual values of at least 5 % of its score. Where no column stands out, these
+        are the first and others of at least 5 %.
+        """
         reasons = self.of_row(i, top)
-        return reasons[:1] + [reason for reason in reasons[1:] if reason.share >= _LEAST_SHARE]
+        written = reasons[:1] + [r for r in reasons[1:] if r.share >= _LEAST_SHARE]
+        if not self.stands_out(i, top):
+            return written
+        return [reason for reason in written if not _is_usual(reason)]
+
+    def stands_out(self, i: int, top: int = TOP) -> bool:
+        """Say whether an unusual column of the i-th row, or two together, count for its score."""
+        return any(map(_counts, self.of_row(i, top)))
 
     def texts(self, top: int = TOP) -> list[list[str]]:
         """Return the reasons of every row in words, without those that hardly count.
@@ -183,7 +201,18 @@ class Reasons:
         ]
 
     def _column_texts(self, top: int) -> list[list[str]]:
-        return [[self.text(i, r) for r in self.counting(i, top)] for i in range(len(self))]
+        return [
+            [self.text(i, r) for r in self.counting(i, top)]
+            if self.stands_out(i, top)
+            else [f"{none_stands_out(self.explained.far[i])}; most by {self._most(i, top)}"]
+            for i in range(len(self))
+        ]
+
+    def _most(self, i: int, top: int) -> str:
+        """Name the columns that raise the score of a row most, with their shares."""
+        return ", ".join(
+            f"{self._named(r.columns[0])} ({r.share:.0%})" for r in self.counting(i, top)
+        )
 
     @cached_property
     def _told(self) -> dict[str, list[str]]:
@@ -246,6 +275,7 @@ class Reasons:
                 }
                 for reason in self.counting(i)
             ],
+            **({} if self.stands_out(i) else {"far": round(float(self.explained.far[i]), 2)}),
             **self._alike_as_plain(i),
         }
 
@@ -285,8 +315,8 @@ class Reasons:
     def patterns(self, top: int = TOP) -> list[Pattern]:
         """Group the rows by the reasons that they share, the largest pattern first.
 
-        A row's reasons are its first, and others with at least 15 % of its score and an unusual
-        value. Of all sets of
+        A row's reasons are those with at least 15 % of its score and an unusual value. Of all sets
+        of
         reasons, the one is taken that says most about most rows: 1, 3 or 6 times the number of
         rows for one, two or three reasons. Then the same for the rows that are left, and so on.
         After 20 patterns, the others are one.
@@ -310,16 +340,52 @@ class Reasons:
         return [*patterns_found, _pattern("other reasons", left)] if left else patterns_found
 
     def telling(self, i: int, top: int) -> list[Reason]:
-        """Return the reasons of a row that count for its pattern."""
+        """Return the first reason of a row, and others that count for its pattern."""
         first, *others = self.of_row(i, top) or [Reason((), "unexplained", 0.0)]
         return [
             first,
-            *(r for r in others if r.share >= _COUNTS and r.how not in (IN_RANGE, COMMON)),
+            *filter(_counts, others),
         ]
 
     def _counted(self, i: int, top: int) -> tuple[str, ...]:
-        counted = self.telling(i, top)
+        counted = [reason for reason in self.of_row(i, top) if _counts(reason)]
+        if not counted:
+            return (NONE_STANDS_OUT,)
         return tuple(sorted(self.label(r._replace(how=_direction(r.how))) for r in counted))
+
+
+def none_stands_out(far: float) -> str:
+    """Say that no column explains a row, and how far it lies from known normals.
+
+    Examples
+    --------
+    >>> none_stands_out(1.04)
+    'no single column stands out'
+    >>> none_stands_out(2.31)
+    'no single column stands out: 2.3 times as far from a known normal as these from one another'
+    """
+    if not far >= _FAR:
+        return NONE_STANDS_OUT
+    return (
+        f"{NONE_STANDS_OUT}: {far:.1f} times as far from a known normal as these from one another"
+    )
+
+
+def n_explained(n_flagged: int, n_tests: int, drift: bool, most: int = MOST_EXPLAINED) -> int:
+    """Return how many flagged rows are explained: a sample where reasons say little.
+
+    Examples
+    --------
+    >>> (
+    ...     n_explained(400, 10**6, False),
+    ...     n_explained(8000, 10_000, False),
+    ...     n_explained(8000, 10**6, True),
+    ... )
+    (400, 1000, 1000)
+    """
+    if drift or 2 * n_flagged > n_tests:
+        most = min(most, _SAMPLE)
+    return min(n_flagged, most)
 
 
 def most_novel(
@@ -337,6 +403,14 @@ def _pattern(text: str, members: set[int]) -> Pattern:
 
 def _weight(n_reasons: int) -> int:
     return n_reasons * (n_reasons + 1) // 2
+
+
+def _is_usual(reason: Reason) -> bool:
+    return reason.how in (IN_RANGE, COMMON)
+
+
+def _counts(reason: Reason) -> bool:
+    return reason.share >= _COUNTS and not _is_usual(reason)
 
 
 def _direction(how: str) -> str:
