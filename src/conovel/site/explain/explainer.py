@@ -176,7 +176,7 @@ class Explainer:
 def _squares(rows: Matrix, pool: Matrix) -> Matrix:
     """Return the squared distances of rows from those of the pool."""
     squares = (rows**2).sum(axis=1)[:, np.newaxis] + (pool**2).sum(axis=1) - 2 * rows @ pool.T
-    return np.maximum(squares, 0)
+    return np.asarray(np.maximum(squares, 0))
 
 
 def _shares(moved: Matrix) -> Matrix:
