@@ -22,6 +22,7 @@ from conovel.cli import (
     fit,
     ledger,
     privacy,
+    repeat,
     reproduce,
     results,
     run,
@@ -30,6 +31,7 @@ from conovel.cli import (
     verdicts,
     watch,
 )
+from conovel.cli.made import WORDS
 from conovel.cli.show import say
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
@@ -72,6 +74,11 @@ class PanelCommand(TyperCommand):
             if not param.required:
                 param.rich_help_panel = _PANEL_OF.get(str(param.name))  # type: ignore[attr-defined]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words of the command, which results say they were made by."""
+        WORDS.set((str(ctx.info_name), *args))
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     name="conovel",
@@ -96,7 +103,7 @@ for panel, commands in {
         run.stop,
         audit.audit,
     ),
-    RESULTS: (results.report, results.verify, results.inspect),
+    RESULTS: (results.report, results.verify, repeat.repeat, results.inspect),
 }.items():
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
+from conovel.cli.made import made
 from conovel.cli.show import (
     bars,
     facts_table,
@@ -16,10 +17,12 @@ from conovel.cli.show import (
     print_fitted,
     print_json,
     require_there,
+    say,
     spelled_range,
     split_names,
     stages,
     styled,
+    text_table,
     times_in_words,
 )
 from conovel.cli.tables import (
@@ -203,6 +206,8 @@ def detect(
         content = {**summary, "table": out.name, "picture": picture}
         if why is not None:
             content["reasons"] = {"": why.to_dict(result.n_rejected)}
+        used = result.columns_used
+        content["made"] = made(out, (*paths, detector), used, seed=seed)
         write_json(beside(out), content)
     if json:
         print_json(summary)
@@ -349,6 +354,7 @@ def _in_pieces(
 
 
 _PATTERNS = 5  # that are printed
+_FIRST_ROWS = 10  # flagged rows that are listed without --out
 
 
 class DetectFiles(NamedTuple):
@@ -384,11 +390,12 @@ def write_decisions(
 ) -> None:
     """Write the file of decisions, if one was asked for; `before` are the files that were read."""
     from conovel.rows.storage import read_originals, write_table  # noqa: PLC0415
+    from conovel.rows.tables import numbered  # noqa: PLC0415
     from conovel.site.output import free_name  # noqa: PLC0415
 
     if files.out is None:
         return
-    columns: dict[str, Any] = dict(result.columns())
+    columns = numbered(result.columns(), result.rejected.size)
     if why is not None:
         columns |= why.file_columns(0, result.rejected.size)
     if files.keep_columns:
@@ -446,4 +453,24 @@ def print_summary(
     if out is not None:
         table.add_row("written", f"{out} and {beside(out).name}")
         table.add_row("a page", f"conovel report {beside(out)}")
+        table.add_row("once more", f"conovel repeat {beside(out)}")
     print_fitted(table)
+    if out is None and why is not None and len(why):
+        _print_first_rows(why, result.n_rejected)
+
+
+def _print_first_rows(why: Reasons, n_flagged: int) -> None:
+    """List the most novel of the flagged rows, where they are not written into a file."""
+    order = range(len(why)) if why.novelty is None else why.novelty.tolist()
+    first = list(order)[:_FIRST_ROWS]
+    names = why.rows if why.ids is None else why.ids
+    texts = why.texts()
+    table = text_table(box=None, pad_edge=False)
+    table.add_column("row" if why.ids is None else "id", no_wrap=True)
+    table.add_column("why flagged", overflow="fold")
+    for i in first:
+        table.add_row(str(names[i]), texts[i][0])
+    say("")
+    print_fitted(table)
+    what = "all flagged rows" if n_flagged > len(first) else "these rows"
+    say(f"Write {what} with ranks, p-values and reasons: --out flagged.csv")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from conovel.cli.made import made
 from conovel.cli.show import (
     print_certificate,
     print_findings,
@@ -174,8 +175,10 @@ def simulate(
         {} if certificate is None else {"certificate": _certificate(run, certificate)}
         for run in runs
     ]
+    read = [file for text in agent or () for file in _named_files(text)[1:]]
     for path, run, more in zip(outs, runs, certificates, strict=False):
-        write_json(path, network_content(run, truth) | more)
+        how = {"made": made(path, read, seed=seed)}
+        write_json(path, network_content(run, truth) | more | how)
     if json:
         contents = [run.to_dict() for run in runs]
         print_json([content | more for content, more in zip(contents, certificates, strict=True)])

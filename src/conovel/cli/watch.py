@@ -12,6 +12,7 @@ import typer
 
 from conovel.cli.show import require_there, say
 from conovel.cli.tables import FileOptions, named_samples, with_options
+from conovel.cli.watch_list import ListFile
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.spec.exits import NO
 from conovel.stats.words import counted
@@ -30,7 +31,8 @@ Test = Callable[[Path], "Detection"]
     ledger="File of the ledger; it is made if it is not there.",
     detector="A detector of `conovel fit`: one score for all files.",
     null="Instead of a detector, known normals: each file gets its own score.",
-    out="Where to write the list so far after each file (.csv or .parquet).",
+    out="Where to write the list so far after each file (.csv or .parquet), with reasons and the"
+    " columns of the files.",
     level="Largest tolerated share of false alarms on the list.",
     final="Begin a ledger with final decisions.",
     batches=typer.Option(min=1, help="With --final, how many files share the level."),
@@ -79,7 +81,8 @@ def watch(
         if detector is not None
         else _refitted_test(Path(str(null)), ledger, level, options)
     )
-    watcher = Watcher(folder, ledger, test, out)
+    listed = None if out is None else ListFile(out, ledger, folder, options.reading)
+    watcher = Watcher(folder, ledger, test, listed)
     try:
         while True:
             watcher.look(every)
@@ -114,8 +117,8 @@ class _Stat(NamedTuple):
 class Watcher:
     """Looks at a folder and tests each new file once."""
 
-    def __init__(self, folder: Path, ledger: Path, test: Test, out: Path | None) -> None:
-        self.folder, self.ledger, self.test, self.out = folder, ledger, test, out
+    def __init__(self, folder: Path, ledger: Path, test: Test, listed: ListFile | None) -> None:
+        self.folder, self.ledger, self.test, self.listed = folder, ledger, test, listed
         self.waiting = False
         self.n_failed = 0
         self._last: dict[str, _Stat | None] = {}  # as the last look found them
@@ -123,8 +126,8 @@ class Watcher:
         # Tests that were begun and not ended: size and time of the file, and how often.
         self._notes = ledger.with_name(f".{ledger.name}.begun")
         self._begun = _read_notes(self._notes)
-        if self.ledger.exists():
-            self._write_list()
+        if self.listed is not None and self.ledger.exists():
+            self.listed.write()
 
     def look(self, settle_seconds: float) -> None:
         """Test the files that are new and have not changed since the last look."""
@@ -165,7 +168,9 @@ class Watcher:
             return
         update = result.ledger
         assert update is not None  # noqa: S101  (every test has a ledger)
-        self._write_list()
+        if self.listed is not None:
+            self.listed.note(name, result)
+            self.listed.write()
         say(
             f"{name}: {counted(update.rejected.size, 'row')},"
             f" {int(update.rejected.sum()):,} flagged;"
@@ -211,14 +216,6 @@ class Watcher:
         if not self.ledger.exists():
             return set()
         return {entry.name for entry in Ledger.load(self.ledger).entries}
-
-    def _write_list(self) -> None:
-        from conovel.rows.storage import write_table  # noqa: PLC0415
-        from conovel.runs.ledger import Ledger  # noqa: PLC0415
-        from conovel.runs.ledger_file import list_columns  # noqa: PLC0415
-
-        if self.out is not None:
-            write_table(self.out, list_columns(Ledger.load(self.ledger)))
 
 
 def _why(error: Exception) -> str:

@@ -25,7 +25,7 @@ from conovel.rows.pairs import read_with_known
 from conovel.rows.private_files import FOLDER_MODE, make_private_folder
 from conovel.rows.schemas import columns_read
 from conovel.rows.storage import are_large, write_json, write_table
-from conovel.rows.tables import as_ids
+from conovel.rows.tables import as_ids, numbered
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.argument import as_candidates
@@ -143,7 +143,8 @@ class SiteFiles:
             n_flagged = result.n_rejected
             reasons = result.most_novel_reasons(_MOST_EXPLAINED)
             reason_columns = reasons.file_columns(0, result.rejected.size)
-            write_table(decisions, {**result.columns(), **reason_columns})
+            columns = numbered({**result.columns(), **reason_columns}, result.rejected.size)
+            write_table(decisions, columns)
             findings = self._findings(site, result, agent) if self.file.check else ()
         # Reasons and findings stay at the site: no message holds them.
         results["reasons"] = {self.file.name: reasons.to_dict(n_flagged)}

@@ -45,14 +45,14 @@ _COMMITTED_TO_COORDINATOR = ("transcript.commitments", "transcript.outcome.n_rej
 # and decisions are derived from ranks; that these are true cannot be seen here.
 _OF_ROWS = "decisions.*.choices decisions.*.ids decisions.*.ranks decisions.*.scores"
 NOT_CHECKED = {
-    "network": f"{_OF_ROWS} ledger.rounds ledger.sites picture reasons"
+    "network": f"{_OF_ROWS} ledger.rounds ledger.sites made picture reasons"
     " transcript.agents.*.n_null truth warnings",
     "run": "ledger.bytes ledger.rounds ledger.sites message seconds"
     " transcript.agents.*.n_calibration transcript.agents.*.n_null unpublished",
     "agent": f"{_OF_ROWS} choices ledger.list ledger.n_listed_in_all ledger.rounds ledger.sites"
     " picture reasons site transcript.agents.*.n_null transcript.n_tests transcript.rounds"
     f" transcript.run_id warnings {' '.join(_BEHIND_THE_RANKS)}",
-    "detect": "detector ledger n_train null pi0 picture read_as reasons scorer selection test"
+    "detect": "detector ledger made n_train null pi0 picture read_as reasons scorer selection test"
     " verdicts warnings",
 }
 # With a nonce, the run id follows from all terms. Runs of earlier versions have none.

@@ -20,6 +20,7 @@ from conovel.report.repeats import repeated_detection_story, repeated_network_st
 from conovel.report.run_pictures import network_content, of_files
 from conovel.report.sections import (
     NOT_CLAIMED,
+    made_section,
     row_sections,
     selection_section,
     settings_section,
@@ -104,6 +105,7 @@ def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
     """
     run = Checked(content)
     story = replace(_story(run, folder), flagged=read_flagged(run))
+    story = replace(story, sections=[*story.sections, *made_section(run)])
     return with_findings(with_ledger(story, run), run)
 
 

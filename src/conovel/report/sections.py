@@ -13,6 +13,8 @@ from conovel.spec.findings import percent
 from conovel.stats.words import counted
 
 MOST_PANELS = 6  # plots of the same kind
+_MOST_FILES = 200  # that are listed
+_VERSIONS = "conovel", "python", "numpy", "scikit-learn"
 
 NOT_CLAIMED = (
     "The bound is on the average over many runs like this one, not on this very run, and says"
@@ -48,6 +50,31 @@ def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
         *in_words(choices),
     ]
     return [Section("How the score was chosen", words, tables=choice_tables(choices))]
+
+
+def made_section(run: Checked) -> list[Section]:
+    """Say how a result was made; nothing if its file does not."""
+    if "made" not in run:
+        return []
+    made = run.object("made")
+    files = made.object("files") if "files" in made else Checked({})
+    columns = made.texts("columns") if "columns" in made else []
+    points = [
+        ("command", f"conovel {' '.join(made.texts('command'))}"),
+        ("time", made.text("time", "")),
+        ("versions", ", ".join(f"{name} {made.text(name)}" for name in _VERSIONS if name in made)),
+        ("seed", str(made.integer("seed")) if "seed" in made else ""),
+        (f"{len(columns)} columns used", ", ".join(columns)),
+        *((name, _file(files.object(name))) for name in list(files)[:_MOST_FILES]),
+    ]
+    shown = [(shortened(term), shortened(text, 500)) for term, text in points if text]
+    return [Section("How it was made", ["conovel repeat makes it again and compares."], shown)]
+
+
+def _file(file: Checked) -> str:
+    size = f"{file.integer('bytes'):,} bytes"
+    digest = file.text("sha256", "") or file.text("sha256_of_ends", "")
+    return f"{size}, SHA-256 {digest}" if "sha256" in file else f"{size}, of both ends {digest}"
 
 
 def settings_section(settings: Iterable[tuple[str, object]]) -> Section:

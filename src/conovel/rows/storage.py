@@ -189,6 +189,19 @@ def read_originals(
     return {name: table[name] for name in table.column_names}
 
 
+def read_table_as_text(
+    path: Path, reading: ReadingOptions = AS_FOUND
+) -> dict[str, list[str | None]]:
+    """Read all columns of a file as texts, those of files of several kinds beside one another."""
+    table = pa.concat_tables(
+        [file.read(original_types([file])) for file in open_files(path, reading)]
+    )
+    return {
+        name: [None if value is None else str(value) for value in table[name].to_pylist()]
+        for name in table.column_names
+    }
+
+
 def beside(path: Path) -> Path:
     """Name the JSON file that belongs to a file of decisions."""
     return path.with_name(f"{path.name}.json")

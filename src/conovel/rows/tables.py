@@ -127,6 +127,13 @@ def with_ids(ids: NDArray[Any] | None, **columns: NDArray[Any]) -> dict[str, NDA
     return columns if ids is None else {"id": ids, **columns}
 
 
+def numbered(columns: Mapping[str, Any], n_rows: int, start: int = 0) -> dict[str, Any]:
+    """Put numbers of rows, the first is 0, in front of results without ids, for a file."""
+    if "id" in columns:
+        return dict(columns)
+    return {"row": np.arange(start, start + n_rows), **columns}
+
+
 def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
     """Check that there is one name for each of the m test rows."""
     if ids is None:

@@ -57,6 +57,8 @@ class FileDetection(Shown):
         Why the most novel of the rejected rows were rejected.
     n_known : int
         Number of known novelties.
+    columns_used : tuple of str
+        The columns that the score used.
     stepup, n_train, scorer, guarantee, choices, warnings
         As of :class:`conovel.Detection`.
     """
@@ -73,6 +75,7 @@ class FileDetection(Shown):
     confidence: Fraction | None = None
     warnings: tuple[Finding, ...] = ()
     n_known: int = 0
+    columns_used: tuple[str, ...] = ()
     reasons: Reasons | None = field(default=None, repr=False)
 
     report = write_report
@@ -201,6 +204,8 @@ def detect_files(
         known_findings(site.known_rows, site.null, site.test) if check and site.known_rows else ()
     )
     findings = written.findings(thin, *of_known) if check else ()
+    assert site.explainer is not None  # noqa: S101  (rows are ranked)
+    used = site.explainer.names
     site.close()
     release_unused()
     return FileDetection(
@@ -214,6 +219,7 @@ def detect_files(
         guarantee=promise if sure is None else this_list(promise, level, sure),
         limit=limit,
         confidence=sure,
+        columns_used=used,
         reasons=reasons,
         warnings=findings,
         n_known=0 if site.known_rows is None else len(site.known_rows),

@@ -206,6 +206,11 @@ class SiteResult(Shown):
         calibration = getattr(self, "calibration_scores", None)
         return plot_scores(ax, self.scores[tested], self.rejected[tested], calibration)
 
+    @property
+    def columns_used(self) -> tuple[str, ...]:
+        """The columns that the score used; empty where there is no score."""
+        return () if self.explainer is None else self.explainer.names
+
     @cached_property
     def reasons(self) -> Reasons:
         """Why the rejected rows were rejected; see :meth:`explain`."""
@@ -220,7 +225,7 @@ class SiteResult(Shown):
         if self.explainer is None:
             raise InputError(
                 "this result has no score to explain it by: its agent dropped out before it scored"
-                " its rows"
+                " its rows, or its detector was kept without explain=True"
             )
         rows = np.flatnonzero(self.rejected)
         if most is None:

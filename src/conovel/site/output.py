@@ -22,6 +22,7 @@ from conovel.rows.pieces import FileSource
 from conovel.rows.private_files import keep_mode, make_private_file
 from conovel.rows.storage import neutral_table
 from conovel.rows.stored import StoredRows
+from conovel.rows.tables import numbered, with_ids
 from conovel.scorers.base import Vector
 from conovel.site.blocks import Ranked, RankedPart
 from conovel.site.checks.rows import CheckedRows, Outcome, check_outcome, check_rows
@@ -154,7 +155,8 @@ class DecisionFile:
     def _table(self, part: RankedPart, **columns: NDArray[Any]) -> pa.Table:
         assert isinstance(self.site.test, StoredRows)  # noqa: S101
         ids = self.site.test.ids(part.start)
-        return pa.table(columns if ids is None else {"id": ids, **columns})
+        named = with_ids(ids, **columns)
+        return pa.table(numbered(named, part.stop - part.start, part.start))
 
     def _decide(self, part: RankedPart) -> pa.Table:
         """Give all rows of a part; one that was not tested has rank 0 and no score."""

@@ -61,6 +61,11 @@ class Explainer:
     known_rows: KnownRows | None = None  # known novelties, where there are any
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the table; those of an array by position."""
+        return tuple(str(view.name) for view in self.views)
+
+    @property
     def columns(self) -> list[NDArray[np.intp]]:
         """The features of each column."""
         return [view.features for view in self.views]
