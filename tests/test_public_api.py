@@ -73,6 +73,7 @@ Detection.cells
 Detection.cells_as_plain()
 Detection.certificate(result, confidence=0.95)
 Detection.columns()
+Detection.columns_used
 Detection.conditional
 Detection.confidence
 Detection.explain(top=3)
@@ -81,7 +82,7 @@ Detection.headline
 Detection.histogram
 Detection.ledger
 Detection.level
-Detection.most_novel_reasons(most=10000)
+Detection.most_novel_reasons(most=None)
 Detection.n_known
 Detection.n_rejected
 Detection.normal_at
@@ -251,10 +252,11 @@ SiteResult.cells
 SiteResult.cells_as_plain()
 SiteResult.certificate(result, confidence=0.95)
 SiteResult.columns()
+SiteResult.columns_used
 SiteResult.explain(top=3)
 SiteResult.floor
 SiteResult.ledger
-SiteResult.most_novel_reasons(most=10000)
+SiteResult.most_novel_reasons(most=None)
 SiteResult.n_rejected
 SiteResult.normal_at
 SiteResult.p_values

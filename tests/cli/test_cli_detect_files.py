@@ -28,6 +28,8 @@ def test_the_command_gives_the_same_files_with_a_budget(files):
     assert (files / "a.parquet").read_bytes() == (files / "b.parquet").read_bytes()
     results = [json.loads((files / f"{name}.parquet.json").read_text()) for name in "ab"]
     assert [result.pop("table") for result in results] == ["a.parquet", "b.parquet"]
+    made = [result.pop("made") for result in results]
+    assert made[0]["columns"] == made[1]["columns"]
     assert results[0] == results[1]
 
 

@@ -18,6 +18,7 @@ import conovel as cn
 from conovel.cli import app
 from conovel.cli.tables import FileOptions
 from conovel.cli.watch import Watcher, _kept_test
+from conovel.cli.watch_list import ListFile
 from conovel.errors import ConovelError
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
@@ -259,7 +260,7 @@ def test_each_file_is_tested_once_whatever_happens(here, monkeypatch):
     assert listed["id"][0] == "2-0"
     # Killed after the ledger was written and before the list was: the next watch writes it.
     put("day4.csv")
-    monkeypatch.setattr(Watcher, "_write_list", lambda self: None)
+    monkeypatch.setattr(ListFile, "write", lambda self: None)
     watch("--out", "list.csv")
     monkeypatch.undo()
     monkeypatch.chdir(here)

@@ -152,8 +152,10 @@ def test_blocks_of_rows_without_names(tmp_path, monkeypatch):
         pa.parquet.read_table(tmp_path / "out.parquet"),
         columns_of(memory, limits[0]),
     )
-    assert found.column_names == [name for name in expected if name != "id"]
-    for name in found.column_names:
+    names = [name for name in expected if name != "id"]
+    assert found.column_names == ["row", *names]
+    assert found["row"].to_pylist() == list(range(found.num_rows))
+    for name in names:
         np.testing.assert_array_equal(found[name].to_numpy(), expected[name])
 
 
