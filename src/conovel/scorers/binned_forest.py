@@ -234,6 +234,7 @@ class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Extra-trees of :class:`conovel.scorers.binned_forest.BinnedForest`, with sample weights."""
 
     by_row = True  # as its forest
+    is_plain = True
 
     n_trees: int = 40
     max_depth: int = 8
