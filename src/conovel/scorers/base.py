@@ -336,7 +336,11 @@ class FittedScorer(Shown):
         order where they are stored by columns.
         """
         X = np.ascontiguousarray(X)
-        scores = np.asarray(self.read(X), dtype=np.float64)
+        return self.checked(self.read(X), X)
+
+    def checked(self, scores: Vector, X: Matrix) -> Vector:
+        """Return scores of rows, or say that they are none."""
+        scores = np.asarray(scores, dtype=np.float64)
         if scores.shape != (X.shape[0],) or np.isnan(scores).any():
             raise ScorerError(
                 f"{self.name} gave NaN or {scores.shape} scores for {X.shape[0]} rows"

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError, ScorerError
-from conovel.models.linear import expit
+from conovel.models.linear import affine_by_row, expit
 from conovel.scorers.base import Matrix, Scorer, Vector, as_log_odds, content_folds, is_by_row
 from conovel.scorers.cross_fit import CrossFit, CrossFitScorer, CrossFitter, ShrunkenLogistic
 from conovel.scorers.estimators import ScorerLike, name_of, with_seed
@@ -125,11 +125,15 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Matrix) -> Matrix:
         """Say how likely each row is of class 0 and of class 1, as many of each assumed."""
-        log_ratio = np.zeros(len(X))
-        for column, weight in zip((X - self.middle_).T, self.coef_, strict=True):
-            log_ratio += column * weight  # no `@` here: BLAS results depend on the batch
-        novel = expit(log_ratio)
+        novel = self.score_folds([self], X, np.zeros(len(X), dtype=np.int64))
         return np.column_stack([1 - novel, novel])
+
+    @staticmethod
+    def score_folds(models: list[Discriminant], X: Matrix, folds: NDArray[np.int64]) -> Vector:
+        """Say how likely each row is of class 1, by the model of its fold."""
+        coef, middle = (np.stack([getattr(m, of) for m in models]) for of in ("coef_", "middle_"))
+        # No `@` here: BLAS results depend on the batch.
+        return expit(affine_by_row(X - middle[folds], coef[folds], 0.0))
 
 
 @dataclass(frozen=True, eq=False)

