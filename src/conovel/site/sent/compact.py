@@ -44,7 +44,7 @@ from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.quantized.grids import Lattice
-from conovel.models.trees import Tree, join_trees, round_down
+from conovel.models.trees import Tree, join_trees
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import (
     FittedScorer,
@@ -395,7 +395,7 @@ def _to_forest(trees: list[Any], n_features: int, centre: float, factor: float) 
         (
             Tree(
                 tree.feature,
-                round_down(tree.threshold),
+                tree.threshold,
                 tree.children_left,
                 tree.children_right,
                 factor * (tree.value[:, 0, 0] - centre),
