@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from conovel.runs.certificates import proof_of
 from conovel.runs.site_results import SiteResult
 from conovel.scorers.base import Selection
-from conovel.spec.findings import headline
+from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee
+from conovel.spec.training import NOTHING_FLAGGED, few_rows
 from conovel.stats.conditional import Conditional
 from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.repeats import averaging_of, repeated_resolution
@@ -147,6 +149,24 @@ class Detection(SiteResult):
             values = self.conditional.p_values(self.ranks)
             return columns | {"conditional_p_value": values, "rejected": rejected}
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
+
+
+def with_resolution(
+    result: Detection | FileDetection, findings: Iterable[Finding]
+) -> list[Finding]:
+    """Add, where nothing is flagged, how few rows could have been, unless that is among them.
+
+    A list over time, one by confidence, and one with an estimated share of nulls are made in other
+    ways.
+    """
+    before = list(findings)
+    over_time = isinstance(result, SiteResult) and result.ledger is not None
+    is_plain = result.stepup.pi0 is None and result.confidence is None and not over_time
+    if result.n_rejected or not is_plain or any(f.kind == "thin_calibration" for f in before):
+        return before
+    size, fewest, m = result.n_calibration, result.resolution.fewest, result.histogram.size
+    few = few_rows(size, fewest, m, result.level, share=NOTHING_FLAGGED)
+    return before if few is None else [*before, few]
 
 
 def headline_of(result: Detection | FileDetection) -> str:

@@ -115,15 +115,18 @@ def headline(
     `proof` has the numbers of a certificate where nothing is flagged and novelties are proven.
     With `confidence` the promise is about this list.
     """
+    findings = tuple(findings)
     flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
     if worst is not None:
         sentence = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."
         return f"{sentence} {flagged}"
     if n_flagged == 0:
+        few = next((one.message for one in findings if one.kind == "thin_calibration"), "")
         if proof:
-            return nothing_flagged(level, proof)
-        return f"{flagged}: no row stands out enough at this level"
+            why = f" {few[:1].upper()}{few[1:]}." if few else ""
+            return nothing_flagged(level, proof) + why
+        return f"{flagged}: no row stands out enough at this level" + (f"; {few}" if few else "")
     if confidence is not None:
         sure = percent(confidence)
         return f"{flagged}; with {sure} probability at most {share} of them are false alarms"
