@@ -32,7 +32,6 @@ from conovel.cli.tables import (
     with_options,
 )
 from conovel.errors import InputError
-from conovel.stats.resolution import resolution_words
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -437,8 +436,7 @@ def print_summary(
     if update is not None and ledger is not None:
         add_ledger_rows(table, update, ledger)
     else:
-        numbers = result.n_calibration, result.resolution.fewest, summary["n_test"], result.level
-        table.add_row("resolution", resolution_words(*numbers))
+        table.add_row("resolution", summary["resolution"])
     holds = not any(finding.breaks_promise for finding in result.warnings)
     table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
     for assumption in result.guarantee.assumptions:

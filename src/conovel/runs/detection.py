@@ -20,7 +20,7 @@ from conovel.spec.training import NOTHING_FLAGGED, few_rows
 from conovel.stats.conditional import Conditional
 from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.repeats import averaging_of, repeated_resolution
-from conovel.stats.resolution import Resolution, resolution
+from conovel.stats.resolution import Resolution, resolution, resolution_words
 from conovel.stats.stepup import RankHistogram, StepUp
 
 if TYPE_CHECKING:
@@ -154,26 +154,36 @@ class Detection(SiteResult):
 def with_resolution(
     result: Detection | FileDetection, findings: Iterable[Finding]
 ) -> list[Finding]:
-    """Add, where nothing is flagged, how few rows could have been, unless that is among them.
+    """Add, where nothing is flagged, that calibration rows are few, unless that is among them."""
+    before = list(findings)
+    if not _was_too_coarse(result) or any(one.kind == "thin_calibration" for one in before):
+        return before
+    few = few_rows(*_resolved(result), share=NOTHING_FLAGGED)
+    return before if few is None else [*before, few]
+
+
+def _was_too_coarse(result: Detection | FileDetection) -> bool:
+    """Tell whether no row is flagged, and no single one could be.
 
     A list over time, one by confidence, and one with an estimated share of nulls are made in other
     ways.
     """
-    before = list(findings)
     over_time = isinstance(result, SiteResult) and result.ledger is not None
     is_plain = result.stepup.pi0 is None and result.confidence is None and not over_time
-    if result.n_rejected or not is_plain or any(f.kind == "thin_calibration" for f in before):
-        return before
-    size, fewest, m = result.n_calibration, result.resolution.fewest, result.histogram.size
-    few = few_rows(size, fewest, m, result.level, share=NOTHING_FLAGGED)
-    return before if few is None else [*before, few]
+    return is_plain and not result.n_rejected and result.resolution.fewest > 1
+
+
+def _resolved(result: Detection | FileDetection) -> tuple[int, int, int, Fraction]:
+    """Return calibration rows, the fewest rows that can be flagged together, tests and level."""
+    return result.n_calibration, result.resolution.fewest, result.histogram.size, result.level
 
 
 def headline_of(result: Detection | FileDetection) -> str:
     """Say what came out at one site, in one sentence."""
     numbers = result.n_rejected, result.histogram.size, result.level
     proof = None if result.n_rejected else proof_of(result)
-    return headline(*numbers, result.warnings, proof, result.confidence)
+    why = resolution_words(*_resolved(result)) if _was_too_coarse(result) else ""
+    return headline(*numbers, result.warnings, proof, result.confidence, why)
 
 
 def facts_of(result: Detection | FileDetection) -> dict[str, str]:
@@ -197,6 +207,7 @@ def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
         "n_rejected": result.n_rejected,
         "largest_rejected_rank": int(histogram.smallest(last).max(initial=0)),
         "fewest_rejections_possible": result.resolution.fewest,
+        "resolution": resolution_words(*_resolved(result)),
         "pi0": None if outcome.pi0 is None else float(outcome.pi0),
         "scorer": result.scorer,
         "selection": result.selection and result.selection.to_dict(),

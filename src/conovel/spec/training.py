@@ -153,7 +153,7 @@ def least_rows(n_rows: int) -> int:
 
 # Few: if no row can be flagged unless more than this share of the rows are.
 THIN = Fraction(1, 5)
-NOTHING_FLAGGED = Fraction(0)  # the share where no row was flagged: then any number is said
+NOTHING_FLAGGED = Fraction(1, 10)  # the same where no row was flagged
 _WANTED = Fraction(1, 20)  # the share for which the advice says how many rows are needed
 
 
