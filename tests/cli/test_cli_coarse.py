@@ -41,10 +41,12 @@ def test_evaluate_says_it_before_and_after(conovel, tmp_path):
     frame.assign(fraud=np.arange(150) % 25 == 0).to_csv(tmp_path / "past.csv", index=False)
     options = ("--data", "past.csv", "--label", "fraud", "--scorer", "logistic", "--trials", "2")
     options += ("--train-fraction", "0.5")
-    run = conovel("evaluate", *options, "--test-share", "0.6", cwd=tmp_path)
+    run = conovel("evaluate", *options, "--test-share", "0.6", "--out", "worth.json", cwd=tmp_path)
     assert "are flagged at once" in flat(run.stderr)  # told before the first trial
     assert "are flagged at once" in flat(run.stdout)
     assert "What to do: add known normals" in flat(run.stdout)
+    assert conovel("report", "worth.json", cwd=tmp_path).returncode == 0
+    assert "are flagged at once" in (tmp_path / "worth.html").read_text()
 
 
 def test_simulate_tells_an_agent_that_cannot_flag(conovel, tmp_path):

@@ -29,6 +29,7 @@ from conovel.scorers.base import (
     Scorer,
     TrainingSet,
     Vector,
+    checked_scores,
     classifier_score,
     content_folds,
     is_by_row,
@@ -211,7 +212,7 @@ class CrossFit:
         learners = [model.estimator for model in self.models]
         together = getattr(learners[0], "score_folds", None)
         if together is not None and len(learners) > 1:
-            return self.models[0].checked(together(learners, X, folds), X)
+            return checked_scores(together(learners, X, folds), X, self.models[0].name)
         scores = np.empty(len(X))
         for fold, model in enumerate(self.models):
             members = folds == fold
