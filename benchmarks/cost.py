@@ -5,7 +5,9 @@
 The reference is AdaDetect with scikit-learn's random forest of 100 trees and depth 10, fitted once
 on the same split. 30 columns; normals are Gaussian, for which the default fits its blend, or
 log-normal, for which it fits forests. Thin agents have 100 known normals and 33 tests each; a
-network of thirty of them is compared with thirty reference forests. Ratios of medians.
+network of thirty of them is compared with thirty reference forests. In `counts` each agent fits
+its score; in `joint` it also fits what is imitated, on clipped rows, and makes and reads models;
+in `together` all learn one score from sums. Ratios of medians.
 """
 
 import argparse
@@ -24,9 +26,11 @@ import conovel as cn
 
 DIMENSION = 30
 SIZES = {
-    "5000 and 1000": (5000, 1000, 1),
-    "1500 and 500": (1500, 500, 1),
-    "30 agents": (100, 33, 30),
+    "5000 and 1000": (5000, 1000, 1, ""),
+    "1500 and 500": (1500, 500, 1, ""),
+    "30 agents, counts": (100, 33, 30, "counts"),
+    "30 agents, joint": (100, 33, 30, "joint"),
+    "30 agents, together": (100, 33, 30, "together"),
 }
 
 
@@ -44,7 +48,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def tasks(shape: str, n: int, m: int, n_agents: int) -> list[Callable[[], object]]:
+def tasks(shape: str, n: int, m: int, n_agents: int, regime: str) -> list[Callable[[], object]]:
     """Return the reference and the default on the same rows."""
     drawn = [rows(shape, n, m, seed) for seed in range(n_agents)]
 
@@ -56,7 +60,7 @@ def tasks(shape: str, n: int, m: int, n_agents: int) -> list[Callable[[], object
     if n_agents == 1:
         return [reference, partial(cn.AdaDetect(train_fraction=0.5).detect, *drawn[0])]
     agents = [cn.Agent(f"site-{j}", *one) for j, one in enumerate(drawn)]
-    return [reference, cn.Network(agents, regime="counts").run]
+    return [reference, cn.Network(agents, regime=regime).run]
 
 
 def main() -> None:

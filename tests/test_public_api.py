@@ -316,7 +316,7 @@ e_bh(e_values, level, *, denominator=1)
 encode(model, *, bits=None, schema=b'\x00\x00\x00\x00')
 evaluate(X, label, *, order=None, trials=None, normal=None, test_share='0.3', known_share=None,
     X_known=None, keep=(), level=0.1, scorer=None, train_fraction=None, pi0=None,
-    random_state=0, schema=None, on_stage=None)
+    random_state=0, schema=None, on_stage=None, on_finding=None)
 fast_lsu(blocks, level, *, pi0=None, liars=0)
 infer_schema(X_null, X_test=None, *, kinds=None)
 reject(calibration_scores, test_scores, level)

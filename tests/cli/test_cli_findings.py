@@ -148,7 +148,7 @@ def test_thin_calibration_in_a_network(conovel, tmp_path):
     ]
     settings = ("--regime", "counts", "--scorer", "logistic", "--train-fraction", "0.5")
     run = conovel("simulate", *members, *settings, "--out", "run.json", cwd=tmp_path)
-    words = "18 calibration rows: no row of va can be flagged unless at least 158 of the 300 rows"
+    words = "18 calibration rows, no row of va can be flagged unless at least 158 of the 300 rows"
     assert words in flat(run.stdout)
     assert words in flat(run.stderr)  # told before the run
     assert "use regime='joint'" in flat(run.stdout)
@@ -163,7 +163,7 @@ def test_many_findings_do_not_fill_the_terminal(conovel, tmp_path):
     members = [w for i in range(15) for w in ("--agent", f"a{i}=n.csv,t.csv")]
     settings = ("--regime", "counts", "--scorer", "logistic", "--json")
     run = conovel("simulate", *members, *settings, cwd=tmp_path)
-    assert run.stderr.count("calibration rows: no row of") == 10
+    assert run.stderr.count("calibration rows, no row of") == 10
     assert "further findings are in the result" in run.stderr
     (result,) = json.loads(run.stdout)
     assert len(result["warnings"]) == 15

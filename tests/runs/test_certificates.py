@@ -98,7 +98,7 @@ def test_normals_only_prove_nothing():
     result = cn.AdaDetect(scorer="logistic").detect(null, test, check=False)
     assert result.n_rejected == 0
     assert "certificate" not in result.summary()
-    assert result.headline.endswith("no row stands out enough at this level")
+    assert "no row stands out enough at this level" in result.headline
     assert "no novelties are proven" in str(result.certificate())
 
 

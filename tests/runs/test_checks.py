@@ -38,8 +38,8 @@ def test_thin_calibration_names_agent_and_remedy():
     run = cn.Network(agents(), regime="counts", scorer="logistic", train_fraction=0.5).run()
     (thin,) = (one for one in run.warnings if one.kind == "thin_calibration")
     assert thin.message == (
-        "18 calibration rows: no row of va can be flagged unless at least 316 of the 600 rows of"
-        " all agents are"
+        "with 18 calibration rows, no row of va can be flagged unless at least 316 of the 600 rows"
+        " of all agents are flagged at once"
     )
     assert "use regime='joint'" in thin.fix
 
@@ -49,7 +49,7 @@ def test_notes_are_told_before_the_run():
     cn.Network(agents(), regime="counts", scorer="logistic").run(
         on_stage=told.append, on_finding=lambda finding: told.append(str(finding))
     )
-    notes = [i for i, text in enumerate(told) if text.startswith("va: 1")]
+    notes = [i for i, text in enumerate(told) if text.startswith("va: with 1")]
     assert notes
     assert notes[0] < next(i for i, text in enumerate(told) if "roster" in text)
 

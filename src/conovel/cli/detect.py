@@ -444,8 +444,7 @@ def print_summary(
     if update is not None and ledger is not None:
         add_ledger_rows(table, update, ledger)
     else:
-        fewest = result.resolution.fewest
-        table.add_row("resolution", f"could flag {counted(fewest, 'row')} or more together")
+        table.add_row("resolution", summary["resolution"])
     holds = not any(finding.breaks_promise for finding in result.warnings)
     table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
     for assumption in result.guarantee.assumptions:

@@ -118,6 +118,7 @@ def evaluate(
             random_state=seed,
             schema=options.agreed_schema(),
             on_stage=show.stage,
+            on_finding=show.finding,
         )
     if plot is not None:
         result.plot().figure.savefig(plot)

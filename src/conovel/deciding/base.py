@@ -12,7 +12,7 @@ from conovel.learning.base import Next, Party, Table
 from conovel.spec.bodies import Body, Outcome, Ready, Start
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.training import Numbers, thin_finding
+from conovel.spec.training import THIN, Numbers, thin_finding
 from conovel.stats.resolution import warn_resolution
 
 
@@ -158,12 +158,12 @@ Planned: TypeAlias = Mapping[str, tuple[int, int]]
 
 
 def thin_ranks(
-    spec: RunSpec, agents: Mapping[str, Numbers], planned: Planned
+    spec: RunSpec, agents: Mapping[str, Numbers], planned: Planned, share: Fraction = THIN
 ) -> dict[str, Finding]:
     """Find the agents that have few calibration rows for the tests of all."""
     total = sum(n for n, _ in planned.values())
     findings = {
-        name: thin_finding(size, total, spec.level, spec.pi0, name, " of all agents")
+        name: thin_finding(size, total, spec.level, spec.pi0, name, " of all agents", share)
         for name, (n, size) in planned.items()
         if n
     }
@@ -211,7 +211,8 @@ class Deciding:
     by_cells : bool
         Whether rows are rejected by their cell on a common scale, and not by their rank.
     thin : callable
-        Finds the agents with few calibration rows, from numbers of rows alone.
+        Finds the agents with few calibration rows, from numbers of rows alone: `thin_ranks` is an
+        example.
     warn_thin : callable
         Warns, before any work, when no row can be rejected.
     fewest_calibration : int
@@ -234,6 +235,6 @@ class Deciding:
     shares_ranks: bool = True
     whose: str = " of all agents"
     by_cells: bool = False
-    thin: Callable[[RunSpec, Mapping[str, Numbers], Planned], dict[str, Finding]] = thin_ranks
+    thin: Callable[..., dict[str, Finding]] = thin_ranks
     warn_thin: Callable[[RunSpec, Mapping[str, Numbers], Planned], None] = warn_ranks
     fewest_calibration: int = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -18,7 +18,13 @@ from conovel.errors import ResolutionWarning
 from conovel.spec.bodies import Ready
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.training import Numbers, few_rows, needed_calibration, planned_calibration
+from conovel.spec.training import (
+    THIN,
+    Numbers,
+    few_rows,
+    needed_calibration,
+    planned_calibration,
+)
 from conovel.stats.cells import (
     ROOMS,
     USUAL_ROOM,
@@ -183,19 +189,29 @@ def _worth(m: int, weight: Fraction, level: Fraction) -> float:
     return m * math.sqrt(left / whole) if left > 0 else 0.0
 
 
-def thin_groups(
-    spec: RunSpec, agents: Mapping[str, Numbers], planned: object
-) -> dict[str, Finding]:
-    """Find the agents whose group has few calibration rows, by name."""
-    findings: dict[str, Finding] = {}
+def fewest_of_groups(
+    spec: RunSpec, agents: Mapping[str, Numbers]
+) -> Iterator[tuple[tuple[str, ...], int, int, int]]:
+    """Yield, for each group, its agents, calibration rows, fewest rejections and tests.
+
+    The fewest rejections are more than the tests where no row of the group can be rejected.
+    """
     for group in divide(agents, spec, len(agents)):
         size = sum(planned_calibration(agents[name], spec, len(agents)) for name in group.agents)
         n_tests = sum(agents[name].n_test for name in group.agents)
-        fewest = math.ceil(group.weight / spec.level)
-        n = len(group.agents)
+        yield group.agents, size, math.ceil(group.weight / spec.level), n_tests
+
+
+def thin_groups(
+    spec: RunSpec, agents: Mapping[str, Numbers], planned: object, share: Fraction = THIN
+) -> dict[str, Finding]:
+    """Find the agents whose group has few calibration rows, by name."""
+    findings: dict[str, Finding] = {}
+    for names, size, fewest, n_tests in fewest_of_groups(spec, agents):
+        n = len(names)
         whose = f" of its group of {n} agents" if n > 1 else " of its own"
-        for name in group.agents:
-            finding = few_rows(size, fewest, n_tests, spec.level, name, whose, False)
+        for name in names:
+            finding = few_rows(size, fewest, n_tests, spec.level, name, whose, share=share)
             if finding is not None:
                 findings[name] = finding
     return findings

@@ -14,7 +14,7 @@ from conovel.learning.base import Next, Party, State, insist
 from conovel.spec.bodies import Body, Kind, Outcome, Ready, Start
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.training import Numbers, thin_finding
+from conovel.spec.training import THIN, Numbers, thin_finding
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import RankHistogram, step_up_counts
@@ -104,10 +104,12 @@ class IsolatedCoordinator:
         return Decided()
 
 
-def _thin(spec: RunSpec, agents: Mapping[str, Numbers], planned: Planned) -> dict[str, Finding]:
+def _thin(
+    spec: RunSpec, agents: Mapping[str, Numbers], planned: Planned, share: Fraction = THIN
+) -> dict[str, Finding]:
     level = spec.test_level(len(planned))
     findings = {
-        name: thin_finding(size, n, level, spec.pi0, name, " of its own")
+        name: thin_finding(size, n, level, spec.pi0, name, " of its own", share)
         for name, (n, size) in planned.items()
         if n
     }

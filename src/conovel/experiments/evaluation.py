@@ -162,6 +162,9 @@ class Evaluation:
         """What came out, in one sentence."""
         outcome = f"{self.fdp:.1%} of the flagged rows were false alarms, {self.power:.1%} of the"
         outcome += f" novelties were found, on average over {counted(len(self.trials), 'trial')}"
+        few = [one.message for one in self.warnings if one.kind == "thin_calibration"]
+        if few and not any(trial.n_flagged for trial in self.trials):
+            outcome += f"; {few[0]}"
         worst = worst_of(self.warnings)
         return outcome if worst is None else f"{subject(worst)}: {outcome}"
 
@@ -209,6 +212,7 @@ def evaluate(
     random_state: RandomState = 0,
     schema: SchemaLike = None,
     on_stage: Callable[[str], None] | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
 ) -> Evaluation:
     """Deal a labelled table into known normals and tests, detect, and count what is right.
 
@@ -243,6 +247,9 @@ def evaluate(
         As of :class:`conovel.AdaDetect`.
     on_stage : callable, optional
         Told what is going on, for a progress display.
+    on_finding : callable, optional
+        Called before the first trial with the :class:`conovel.Finding` that calibration rows are
+        few, if they are.
 
     Returns
     -------
@@ -257,7 +264,7 @@ def evaluate(
     >>> found.power > 0.9, found.fdp < 0.2
     (True, True)
     """
-    tell = as_callback(on_stage, "on_stage")
+    tell, note = as_callback(on_stage, "on_stage"), as_callback(on_finding, "on_finding")
     rows, values = split_column(X, label, "label")
     is_novel, normal_name = read_label(values, normal)
     keys: NDArray[Any] | None = None
@@ -280,14 +287,20 @@ def evaluate(
         else _by_order(is_novel, share, n_trials, order_of(keys), seed, aside)
     )
     numbers = _numbers(min(len(deal.known_rows) for deal in deals))
+
+    def few(finding: Finding) -> None:
+        if finding.kind == "thin_calibration":
+            note(finding)
+
     done: dict[int, list[Trial]] = {n: [] for n in numbers}
     for i, deal in enumerate(deals):
         for n in numbers:
             tell(f"trial {i + 1} of {n_trials}" + (f", {n:,} known novelties" if n else ""))
             detector = AdaDetect(scorer, level, train_fraction, pi0, seed + i, schema=schema)
             known_rows = take(rows, deal.known_rows[:n]) if n else X_known
+            samples = take(rows, deal.null), take(rows, deal.test)
             with once_warned(i or n):
-                result = detector.detect(take(rows, deal.null), take(rows, deal.test), known_rows)
+                result = detector.detect(*samples, known_rows, on_finding=None if i or n else few)
             done[n].append(_counted(result, deal, is_novel))
     by_known = {n: tuple(trials) for n, trials in done.items()}
     of_none = by_known[0]

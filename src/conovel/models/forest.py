@@ -197,30 +197,34 @@ def check_trees(
 
 def _bucketed(edges: Sequence[NDArray[np.float64]]) -> Buckets:
     """Prepare the search of `bin_loop`; each feature has about as many intervals as edges."""
-    parts = []
-    for steps in edges:
-        size = 1 << len(steps).bit_length()
-        low, scale = 0.0, 0.0
-        if len(steps) > 1:
-            with np.errstate(over="ignore"):
-                low, scale = steps[0], (size - 1) / (steps[-1] - steps[0])
-        if 0 < scale < np.inf:
-            full = np.bincount(((steps - low) * scale).astype(np.int64), minlength=size)
-        else:  # too few edges, or too far or too close together
-            full = np.array([len(steps)])
-        bits = int(full.max()).bit_length()
-        before = np.cumsum(full) - full
-        parts.append((np.append(steps, np.full(1 << bits, np.inf)), low, scale, before, bits))
-    padded, lows, scales, befores, widths = zip(*parts, strict=True)
-    return Buckets(
-        edges=np.concatenate(padded),
-        starts=np.cumsum([0, *map(len, padded)]),
-        low=np.array(lows),
-        scale=np.array(scales),
-        before=np.concatenate(befores).astype(np.uint32),
-        offsets=np.cumsum([0, *map(len, befores)]),
-        bits=np.array(widths, dtype=np.int64),
-    )
+    counts = np.array([len(steps) for steps in edges])
+    size = np.left_shift(1, _bit_length(counts))
+    low, scale = np.zeros(len(edges)), np.zeros(len(edges))
+    ends = [(f, steps[0], steps[-1]) for f, steps in enumerate(edges) if len(steps) > 1]
+    if ends:
+        several, first, last = map(np.array, zip(*ends, strict=True))
+        with np.errstate(over="ignore"):
+            low[several], scale[several] = first, (size[several] - 1) / (last - first)
+    divided = (scale > 0) & (scale < np.inf)  # else too few edges, or too far or too close
+    offsets = np.concatenate([[0], np.cumsum(np.where(divided, size, 1))])
+    steps, feature = np.concatenate(edges), np.repeat(np.arange(len(edges)), counts)
+    interval, inside = offsets[feature], divided[feature]
+    of = feature[inside]
+    interval[inside] += ((steps[inside] - low[of]) * scale[of]).astype(np.int64)
+    full = np.bincount(interval, minlength=offsets[-1])
+    bits = _bit_length(np.maximum.reduceat(full, offsets[:-1]))
+    before = np.cumsum(full) - full
+    starts = np.concatenate([[0], np.cumsum(counts + np.left_shift(1, bits))])
+    padded = np.full(starts[-1], np.inf)
+    own = np.cumsum(counts) - counts
+    padded[np.arange(steps.size) + (starts[:-1] - own)[feature]] = steps
+    before -= np.repeat(before[offsets[:-1]], np.diff(offsets))
+    return Buckets(padded, starts, low, scale, before.astype(np.uint32), offsets, bits)
+
+
+def _bit_length(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many binary digits each number has, from 0 to 2⁵³."""
+    return np.frexp(numbers)[1].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -79,6 +79,24 @@ def affine(
     return sums
 
 
+def affine_by_row(
+    rows: NDArray[np.float64], weights: NDArray[np.float64], bias: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """Return the sum of each row times weights of its own, with the bits of :func:`affine`.
+
+    Examples
+    --------
+    >>> affine_by_row(np.array([[1.0, 2.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [0.0, 1.0]]), 0.5)
+    array([11.5,  2.5])
+    """
+    sums = np.zeros(len(rows))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column in (rows * weights).T:
+            sums += column
+        sums += bias
+    return sums
+
+
 # ln 2 in two parts, the first with 32 bits so that its multiples stay exact.
 LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")

@@ -29,43 +29,50 @@ def join_trees(
     base: float = 0.0,
     single: bool = True,
 ) -> Forest:
-    """Join trees whose nodes are in any order; the forest stores each tree level by level."""
-    parts, roots, size = [], [], 0
-    for tree in trees:
-        order, left = _by_levels(tree)
-        leaf = tree.left[order] < 0
-        parts.append(
-            (
-                np.where(leaf, -1, tree.feature[order]),
-                np.where(leaf, 0.0, tree.threshold[order]),
-                left + size,
-                np.where(leaf, tree.value[order], 0.0),
-            )
-        )
-        roots.append(size)
-        size += len(order)
+    """Join trees whose nodes are in any order; the forest stores each tree level by level.
+
+    With `single`, thresholds are rounded down to single precision, which decides alike.
+    """
+    parts = list(trees)
     if not parts:
         raise ModelError("a forest needs at least one tree")
-    feature, threshold, child, value = map(np.concatenate, zip(*parts, strict=True))
-    first = np.array(roots, dtype=np.int32)
-    return Forest(feature, threshold, child, value, first, n_features, link, base, single)
+    sizes = np.array([len(tree.left) for tree in parts])
+    tree_of, before = np.repeat(np.arange(sizes.size), sizes), np.cumsum(sizes) - sizes
+    feature, threshold, left, right, value = map(np.concatenate, zip(*parts, strict=True))
+    leaf = left < 0
+    left, right = (np.where(leaf, -1, side + before[tree_of]) for side in (left, right))
+    order = _by_levels(before, left, right)
+    order = order[np.argsort(tree_of[order], kind="stable")]
+    position = np.empty(leaf.size, dtype=np.intp)
+    position[order] = np.arange(order.size)
+    leaf, child = leaf[order], left[order]
+    threshold = round_down(threshold[order]) if single else threshold[order]
+    return Forest(
+        np.where(leaf, -1, feature[order]),
+        np.where(leaf, 0.0, threshold),
+        np.where(leaf, np.arange(order.size), position[child]),
+        np.where(leaf, value[order], 0.0),
+        position[before],
+        n_features,
+        link,
+        base,
+        single,
+    )
 
 
-def _by_levels(tree: Tree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the nodes level by level, siblings side by side, and the new left children."""
-    level = np.zeros(1, dtype=np.intp)
-    levels = []
+def _by_levels(
+    roots: NDArray[np.intp], left: NDArray[np.intp], right: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return the nodes of all trees level by level, siblings side by side."""
+    level, levels, n_nodes = roots, [], 0
     while len(level):
         levels.append(level)
-        inner = level[tree.left[level] >= 0]
-        level = np.stack([tree.left[inner], tree.right[inner]], axis=1).ravel()
-        if sum(map(len, levels)) > len(tree.left):
+        n_nodes += len(level)
+        if n_nodes > len(left):
             raise ModelError("a node of a tree is its own descendant")
-    order = np.concatenate(levels)
-    position = np.empty(len(tree.left), dtype=np.intp)
-    position[order] = np.arange(len(order))
-    child = tree.left[order]
-    return order, np.where(child >= 0, position[child], np.arange(len(order)))
+        inner = level[left[level] >= 0]
+        level = np.stack([left[inner], right[inner]], axis=1).ravel()
+    return np.concatenate(levels)
 
 
 def round_down(threshold: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -37,6 +37,16 @@ class Line:
     n_rejected: int  # the k it ended with, over all sites that took part
     whole: bool = True  # False if rows of other sites took part, which are not known here
     is_step_up: bool = True  # False where cells decide: then it gives the largest rejected rank
+    # Where no step-up decides: the fewest rows that could be flagged together, 0 if none could be,
+    # None if it is not known
+    fewest: int | None = None
+
+    def fewest_of(self, n_calibration: int, n_tests: int | None) -> int | None:
+        """Return how few rows could be flagged together; 0 where more than all of them would."""
+        if not self.is_step_up:
+            return self.fewest
+        fewest = math.ceil(1 / (self.slope * (n_calibration + 1)))
+        return 0 if n_tests is not None and fewest > n_tests else fewest
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +112,29 @@ def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str,
             if line.is_step_up
         ],
         "p_values": _p_value_histogram(list(blocks.values())),
-        "sites": {name: _site(block, line_of[name]) for name, block in blocks.items()},
+        "sites": {
+            name: _site(block, line_of[name], _n_tests(line_of[name], blocks))
+            for name, block in blocks.items()
+        },
         "most_novel": most_novel(blocks, MOST_ROWS),
     }
 
 
-def by_largest_rank(name: str, block: SiteRanks) -> Line:
-    """Say which rank of a site was the largest rejected one where no step-up of it decided."""
+def _n_tests(line: Line, blocks: Mapping[str, SiteRanks]) -> int | None:
+    """Return how many rows a step-up decides about; None where some are not known here."""
+    return sum(blocks[name].ranks.size for name in line.sites) if line.whole else None
+
+
+def by_largest_rank(name: str, block: SiteRanks, fewest: int | None = None) -> Line:
+    """Say which rank of a site was the largest rejected one where no step-up of it decided.
+
+    `fewest` is as of :class:`Line`.
+    """
     k = int(block.rejected.sum())
     largest = int(block.ranks[block.rejected].max(initial=0))
     # Without a rejection any slope above 0 will do: k = 0 allows no rank.
     slope = Fraction(max(largest, 1), max(k, 1) * (block.n_calibration + 1))
-    return Line((name,), slope, k, is_step_up=False)
+    return Line((name,), slope, k, is_step_up=False, fewest=fewest)
 
 
 def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any]]:
@@ -211,10 +232,11 @@ def _drawable(block: SiteRanks) -> SiteRanks:
     return replace(block, scores=None, calibration_scores=None)
 
 
-def _site(block: SiteRanks, line: Line) -> dict[str, Any]:
+def _site(block: SiteRanks, line: Line, n_tests: int | None) -> dict[str, Any]:
     flagged = None if block.scores is None else block.scores[block.rejected]
     return site_content(
         line,
+        n_tests=n_tests,
         n_tested=int(block.ranks.size),
         n_calibration=block.n_calibration,
         n_rejected=int(block.rejected.sum()),
@@ -246,20 +268,21 @@ def curve_content(
 def site_content(
     line: Line,
     *,
+    n_tests: int | None,
     n_tested: int,
     n_calibration: int,
     n_rejected: int,
     lowest_rejected_score: float | None,
     scores: dict[str, list[Any]] | None,
 ) -> dict[str, Any]:
-    """Return the numbers of one site as JSON types."""
+    """Return the numbers of one site as JSON types; `n_tests` are decided together."""
     lowest = lowest_rejected_score
     return {
         "n_tested": n_tested,
         "n_calibration": n_calibration,
         "n_rejected": n_rejected,
         "limit": rank_limit(line.slope, line.n_rejected, n_calibration),
-        "fewest": math.ceil(1 / (line.slope * (n_calibration + 1))),
+        "fewest": line.fewest_of(n_calibration, n_tests),
         "lowest_rejected_score": None if lowest is None else short(lowest),
         "scores": scores,
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.deciding.cell_groups import fewest_of_groups, thin_groups
 from conovel.deciding.counts import step_of
 from conovel.deciding.ways import ways_of
 from conovel.report.list_numbers import lists_of
@@ -30,6 +31,7 @@ from conovel.report.picture import (
     thinned,
 )
 from conovel.site.explain.reasons import MOST_EXPLAINED
+from conovel.spec.training import Numbers
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.repeats import Repeated
 from conovel.stats.stepup import step_up
@@ -112,9 +114,23 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Li
     if outcome is None:  # rows were pooled, and no message was sent
         return [_decided(blocks, level, estimator)]
     if ways.deciding.by_cells:
-        return [by_largest_rank(name, block) for name, block in blocks.items()]
+        fewest = _fewest_of(transcript) if ways.deciding.thin is thin_groups else {}
+        return [by_largest_rank(name, block, fewest.get(name)) for name, block in blocks.items()]
     whole = set(outcome.participants) <= set(names)
     return [Line(names, outcome.slope, step_of(outcome).k, whole)]
+
+
+def _fewest_of(transcript: Transcript) -> dict[str, int]:
+    """Return how few rows could be flagged together by agent; empty where sizes are not known."""
+    agents, names = transcript.agents, transcript.roster
+    if not names or not set(names) <= agents.keys():
+        return {}
+    numbers = {name: Numbers(agents[name].n_null, agents[name].n_test) for name in names}
+    return {
+        name: fewest if fewest <= n_tests else 0
+        for members, _, fewest, n_tests in fewest_of_groups(transcript.settings, numbers)
+        for name in members
+    }
 
 
 def _decided(
@@ -200,6 +216,7 @@ def of_files(detection: FileDetection) -> dict[str, Any]:
     }
     site = site_content(
         line,
+        n_tests=m,
         n_tested=m,
         n_calibration=n_calibration,
         n_rejected=n_rejected,

@@ -96,7 +96,7 @@ def resolution_rows(picture: Picture) -> Table:
             [
                 shortened(name) or "this site",
                 f"{1 / (site.n_calibration + 1):.2g}",
-                f"{site.fewest:,}",
+                _fewest(site.fewest),
                 f"{site.n_calibration:,}",
                 f"{site.limit - 1:,}" if site.limit else "not flagged",
             ]
@@ -114,6 +114,12 @@ def resolution_rows(picture: Picture) -> Table:
         " normals would sharpen the decision."
     )
     return Table("Resolution left", columns, rows, note)
+
+
+def _fewest(fewest: int | None) -> str:
+    if fewest is None:
+        return "not known here"
+    return f"{fewest:,}" if fewest else "no row could be"
 
 
 def agent_rows(

@@ -58,7 +58,8 @@ class SiteView:
     n_calibration: int
     n_rejected: int
     limit: int  # largest rank that is flagged
-    fewest: int  # the fewest rows that its step-up could have flagged together
+    # The fewest rows that could have been flagged together; 0: none could be; None: not known
+    fewest: int | None
     lowest_rejected_score: float | None
     scores: Histogram | None
 
@@ -200,7 +201,7 @@ def _read_site(content: Checked) -> SiteView:
         n_calibration=content.integer("n_calibration"),
         n_rejected=content.integer("n_rejected"),
         limit=content.integer("limit"),
-        fewest=content.integer("fewest"),
+        fewest=content.integer("fewest", None),
         lowest_rejected_score=content.number("lowest_rejected_score", None),
         scores=scores,
     )

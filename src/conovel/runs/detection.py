@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from conovel.runs.certificates import proof_of
 from conovel.runs.site_results import SiteResult
 from conovel.scorers.base import Selection
-from conovel.spec.findings import headline
+from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee
+from conovel.spec.training import NOTHING_FLAGGED, few_rows
 from conovel.stats.conditional import Conditional
 from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.repeats import averaging_of, repeated_resolution
-from conovel.stats.resolution import Resolution, resolution
+from conovel.stats.resolution import Resolution, resolution, resolution_words
 from conovel.stats.stepup import RankHistogram, StepUp
 
 if TYPE_CHECKING:
@@ -149,11 +151,39 @@ class Detection(SiteResult):
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
 
 
+def with_resolution(
+    result: Detection | FileDetection, findings: Iterable[Finding]
+) -> list[Finding]:
+    """Add, where nothing is flagged, that calibration rows are few, unless that is among them."""
+    before = list(findings)
+    if not _was_too_coarse(result) or any(one.kind == "thin_calibration" for one in before):
+        return before
+    few = few_rows(*_resolved(result), share=NOTHING_FLAGGED)
+    return before if few is None else [*before, few]
+
+
+def _was_too_coarse(result: Detection | FileDetection) -> bool:
+    """Tell whether no row is flagged, and no single one could be.
+
+    A list over time, one by confidence, and one with an estimated share of nulls are made in other
+    ways.
+    """
+    over_time = isinstance(result, SiteResult) and result.ledger is not None
+    is_plain = result.stepup.pi0 is None and result.confidence is None and not over_time
+    return is_plain and not result.n_rejected and result.resolution.fewest > 1
+
+
+def _resolved(result: Detection | FileDetection) -> tuple[int, int, int, Fraction]:
+    """Return calibration rows, the fewest rows that can be flagged together, tests and level."""
+    return result.n_calibration, result.resolution.fewest, result.histogram.size, result.level
+
+
 def headline_of(result: Detection | FileDetection) -> str:
     """Say what came out at one site, in one sentence."""
     numbers = result.n_rejected, result.histogram.size, result.level
     proof = None if result.n_rejected else proof_of(result)
-    return headline(*numbers, result.warnings, proof, result.confidence)
+    why = resolution_words(*_resolved(result)) if _was_too_coarse(result) else ""
+    return headline(*numbers, result.warnings, proof, result.confidence, why)
 
 
 def facts_of(result: Detection | FileDetection) -> dict[str, str]:
@@ -177,6 +207,7 @@ def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
         "n_rejected": result.n_rejected,
         "largest_rejected_rank": int(histogram.smallest(last).max(initial=0)),
         "fewest_rejections_possible": result.resolution.fewest,
+        "resolution": resolution_words(*_resolved(result)),
         "pi0": None if outcome.pi0 is None else float(outcome.pi0),
         "scorer": result.scorer,
         "selection": result.selection and result.selection.to_dict(),

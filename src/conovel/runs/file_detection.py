@@ -8,7 +8,7 @@ write. Parts are kept until the output is there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.known_files import KnownFile
 from conovel.rows.storage import require_writable
 from conovel.runs.certificates import certificate_of_files
-from conovel.runs.detection import facts_of, headline_of, summary_of
+from conovel.runs.detection import facts_of, headline_of, summary_of, with_resolution
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
@@ -208,7 +208,7 @@ def detect_files(
     used = site.explainer.names
     site.close()
     release_unused()
-    return FileDetection(
+    result = FileDetection(
         out=out,
         n_train=len(site.null) - site.n_calibration,
         histogram=histogram,
@@ -224,6 +224,7 @@ def detect_files(
         warnings=findings,
         n_known=0 if site.known_rows is None else len(site.known_rows),
     )
+    return replace(result, warnings=tuple(with_resolution(result, findings))) if check else result
 
 
 def _work(settings: OneSiteSettings) -> SiteWork:

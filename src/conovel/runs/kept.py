@@ -34,7 +34,7 @@ from conovel.rows.tables import (
     require_kept_kind,
     round_to,
 )
-from conovel.runs.detection import Detection
+from conovel.runs.detection import Detection, with_resolution
 from conovel.runs.kept_file import MAX_BYTES, pack, unpack
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
@@ -324,7 +324,8 @@ class KeptDetector:
             return result
         sources = () if rows.encoder is None else rows.encoder.source
         gone = batch_findings(rows.values, rows.columns or (), sources) if sources else []
-        return with_outcome_findings(result, thin, *gone)
+        before = [one for one in (thin, *gone) if one is not None]
+        return with_outcome_findings(result, *with_resolution(result, before))
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -40,7 +41,7 @@ from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee
 from conovel.spec.run_spec import RunSpec, nonce_of, run_id_of
-from conovel.spec.training import Numbers
+from conovel.spec.training import NOTHING_FLAGGED, THIN, Numbers
 from conovel.spec.version import __version__
 from conovel.stats.cells import N_CELLS
 from conovel.stats.stepup import step_up
@@ -302,13 +303,35 @@ def with_checks(
     run: NetworkRun, sites: Mapping[str, Site], findings: Mapping[str, Sequence[Finding]]
 ) -> NetworkRun:
     """Give the results of a run the findings of before, and those about their decisions."""
+    after = _nothing_flagged(run, sites, findings)
     results = {
         name: with_findings(
-            result, findings[name], CheckedRows.of(sites[name].null, sites[name].test)
+            result,
+            [*findings[name], *after.get(name, ())],
+            CheckedRows.of(sites[name].null, sites[name].test),
         )
         for name, result in run.sites.items()
     }
     return replace(run, sites=results)
+
+
+def _nothing_flagged(
+    run: NetworkRun, sites: Mapping[str, Site], findings: Mapping[str, Sequence[Finding]]
+) -> dict[str, list[Finding]]:
+    """Say, where nothing is flagged, how few rows could have been: of the agent with the fewest.
+
+    Lists over time and lists by confidence are made in other ways.
+    """
+    decided_otherwise = run.confidence is not None or any(s.ledger for s in run.sites.values())
+    if run.n_rejected or run.spec.repeats > 1 or decided_otherwise:
+        return {}
+    if any(one.kind == "thin_calibration" for some in findings.values() for one in some):
+        return {}
+    few = _thin(run.spec, sites, NOTHING_FLAGGED)
+    if len(few) < sum(site.tested.any() for site in run.sites.values()):
+        return {}  # a single row of some agent could have been flagged
+    best = min(few, key=lambda name: few[name].numbers["fewest"])
+    return {best: [few[best]]}
 
 
 def warn_thin(spec: RunSpec, sites: Mapping[str, Site]) -> None:
@@ -317,9 +340,9 @@ def warn_thin(spec: RunSpec, sites: Mapping[str, Site]) -> None:
     deciding.warn_thin(spec, _numbers(sites), _planned(spec, sites))
 
 
-def _thin(spec: RunSpec, sites: Mapping[str, Site]) -> dict[str, Finding]:
+def _thin(spec: RunSpec, sites: Mapping[str, Site], share: Fraction = THIN) -> dict[str, Finding]:
     deciding = ways_of(spec.regime).deciding
-    return deciding.thin(spec, _numbers(sites), _planned(spec, sites))
+    return deciding.thin(spec, _numbers(sites), _planned(spec, sites), share)
 
 
 def _numbers(sites: Mapping[str, Site]) -> dict[str, Numbers]:

@@ -19,7 +19,7 @@ from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
 from conovel.runs.certificates import flag_certified
-from conovel.runs.detection import Detection
+from conovel.runs.detection import Detection, with_resolution
 from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
 from conovel.scorers.all_rows import require_no_training
@@ -160,7 +160,7 @@ def detect_rows(
         result = with_earlier(result)
     if judged is not None:
         result = judged.record(result)
-    return with_findings(result, findings, checked) if check else result
+    return with_findings(result, with_resolution(result, findings), checked) if check else result
 
 
 def _about_novelties(samples: Samples, judged: Judged | None) -> tuple[Finding, ...]:

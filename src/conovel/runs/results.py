@@ -111,7 +111,8 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
         tested = sum(int(site.tested.sum()) for site in self.sites.values())
         numbers = self.n_rejected, tested, self.spec.level
         proof = None if self.n_rejected else proof_of(self)
-        return headline(*numbers, self.warnings, proof, self.confidence)
+        few = (one.message for one in self.warnings if one.kind == "thin_calibration")
+        return headline(*numbers, self.warnings, proof, self.confidence, next(few, ""))
 
     @property
     def rounds(self) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn import config_context
 from sklearn.ensemble import (
     IsolationForest,
 )
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from conovel.scorers.all_rows import AllRows
 from conovel.scorers.base import (
@@ -92,6 +93,12 @@ _NUMBERS_FOR_THREADS = 1_000_000
 def _without_checks() -> AbstractContextManager[None]:
     """Skip scikit-learn's checks: all rows and settings have passed them once."""
     return config_context(assume_finite=True, skip_parameter_validation=True)  # type: ignore[no-any-return]
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Find the thread pools once: looking for them takes as long as a fit of few rows."""
+    return ThreadpoolController()
 
 
 def mahalanobis_distance() -> OneClass:
@@ -173,7 +180,7 @@ class Automatic(Scorer):
         selection = _by_shape(tuple(candidates), self.shape or normality(null_train))
         n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
         n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None
-        with _without_checks(), threadpool_limits(n_threads, user_api="openmp"):
+        with _without_checks(), _threads().limit(limits=n_threads, user_api="openmp"):
             chosen = list(candidates.values())[selection.chosen]
             fitted = (
                 chosen.fit(training) if likeness is None else chosen.fit_known(training, likeness)

@@ -336,12 +336,15 @@ class FittedScorer(Shown):
         order where they are stored by columns.
         """
         X = np.ascontiguousarray(X)
-        scores = np.asarray(self.read(X), dtype=np.float64)
-        if scores.shape != (X.shape[0],) or np.isnan(scores).any():
-            raise ScorerError(
-                f"{self.name} gave NaN or {scores.shape} scores for {X.shape[0]} rows"
-            )
-        return scores
+        return checked_scores(self.read(X), X, self.name)
+
+
+def checked_scores(scores: Vector, X: Matrix, name: str) -> Vector:
+    """Return the scores that the scorer of this name gives rows, or say that they are none."""
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.shape != (X.shape[0],) or np.isnan(scores).any():
+        raise ScorerError(f"{name} gave NaN or {scores.shape} scores for {X.shape[0]} rows")
+    return scores
 
 
 def classifier_score(model: Any, scorer: Scorer, weights: Vector | None = None) -> FittedScorer:

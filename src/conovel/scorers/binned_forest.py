@@ -45,6 +45,8 @@ class Bins:
         n, d = rows.shape
         edges, places, codes = [], np.zeros((d, MOST_BINS + 1)), np.empty((d, n), np.uint8)
         columns = np.ascontiguousarray(rows.T, dtype=np.float64)
+        if n <= most:
+            return cls(_bins_of_few(columns, codes, places), codes, places)
         lengths, numbers = _lengths(n), np.arange(MOST_BINS + 1, dtype=np.uint8)
         for column, axis, values in zip(codes, places, columns, strict=True):
             order = np.argsort(values)
@@ -62,6 +64,21 @@ class Bins:
         threshold = np.zeros(feature.size)
         threshold[inner] = np.concatenate(self.edges)[starts[feature[inner]] + cut[inner]]
         return threshold
+
+
+def _bins_of_few(columns: Matrix, codes: NDArray[np.uint8], places: Matrix) -> tuple[Vector, ...]:
+    """Give each value a bin, all columns together; return the edges, and fill the other arrays."""
+    order = np.argsort(columns, axis=1)
+    ordered = np.take_along_axis(columns, order, axis=1)
+    highest, lowest = ordered[:, :-1], ordered[:, 1:]
+    new = lowest != highest
+    number = np.zeros(order.shape, np.intp)
+    np.cumsum(new, axis=1, out=number[:, 1:])
+    np.put_along_axis(codes, order, number.astype(np.uint8), axis=1)
+    np.put_along_axis(places, number, ordered, axis=1)
+    edges = highest / 2 + lowest / 2
+    edges = np.where(edges >= lowest, highest, edges)
+    return tuple(np.split(edges[new], np.cumsum(new.sum(axis=1))[:-1]))
 
 
 def _lengths(n: int) -> Vector:
@@ -234,6 +251,7 @@ class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Extra-trees of :class:`conovel.scorers.binned_forest.BinnedForest`, with sample weights."""
 
     by_row = True  # as its forest
+    is_plain = True
 
     n_trees: int = 40
     max_depth: int = 8

@@ -17,22 +17,48 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
-from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.covariance import LedoitWolf, ledoit_wolf
+from sklearn.covariance import ledoit_wolf
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError, ScorerError
-from conovel.models.linear import expit
+from conovel.models.linear import affine_by_row, expit
 from conovel.scorers.base import Matrix, Scorer, Vector, as_log_odds, content_folds, is_by_row
 from conovel.scorers.cross_fit import CrossFit, CrossFitScorer, CrossFitter, ShrunkenLogistic
 from conovel.scorers.estimators import ScorerLike, name_of, with_seed
 
 _ROWS = 256  # rows that are whitened together, so that they stay in the cache
 _SMALLEST_DISTANCE = 1e-9  # squared; a row at the centre has a logarithm, too
+
+
+_WIDE = 1000  # columns from which on scikit-learn adds in blocks
+
+
+def shrunk_covariance(centred: Matrix) -> Matrix:
+    """Return the covariance of rows of mean 0, shrunk (Ledoit and Wolf 2004).
+
+    It has the bits of scikit-learn's `ledoit_wolf`, whose checks of arguments take several times
+    as long as the estimate of a few hundred rows.
+    """
+    n, d = centred.shape
+    if d == 1 or d >= _WIDE:
+        return np.asarray(ledoit_wolf(centred, assume_centered=True)[0])
+    squares, product = centred**2, np.dot(centred.T, centred)
+    variances = np.sum(squares, axis=0) / n
+    mean = np.sum(variances) / d
+    fourth = np.sum(np.dot(squares.T, squares))
+    second = np.sum(product**2) / n**2
+    noise = 1.0 / (d * n) * (fourth / n - second)
+    spread = (second - 2.0 * mean * variances.sum() + d * mean**2) / d
+    noise = min(noise, spread)
+    shrinkage = 0.0 if noise == 0 else noise / spread
+    covariance = product / n
+    shrunk = (1.0 - shrinkage) * covariance
+    shrunk.flat[:: d + 1] += shrinkage * (np.trace(covariance) / d)
+    return np.asarray(shrunk)
 
 
 class MahalanobisDistance(BaseEstimator):  # type: ignore[misc]
@@ -46,9 +72,8 @@ class MahalanobisDistance(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Matrix, y: None = None) -> MahalanobisDistance:
         """Estimate centre and covariance."""
-        shape = LedoitWolf().fit(X)
-        values, axes = np.linalg.eigh(shape.covariance_)
-        self.centre_ = shape.location_
+        self.centre_ = X.mean(axis=0)
+        values, axes = np.linalg.eigh(shrunk_covariance(X - self.centre_))
         # Directions without variance say nothing.
         scale = np.where(values > values.max() * 1e-12, values, np.inf) ** -0.5
         self.whitening_ = axes * scale
@@ -78,6 +103,7 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     by_row = True  # see `predict_proba`
     is_linear = True
+    is_plain = True
 
     def fit(
         self, X: Matrix, y: NDArray[np.integer], sample_weight: Vector | None = None
@@ -90,22 +116,24 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scale = np.where(spread > 0, spread, np.inf)  # a constant column says nothing
         white = (normal - centre) / scale
         shift = (np.average(X[y], axis=0, weights=weights[y]) - centre) / scale
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            # Checks of arguments take longer than the estimate itself, and rows were checked.
-            covariance, _ = ledoit_wolf(white, assume_centered=True)
         # A pivoted QR factorisation: two rows have a covariance without an inverse.
-        self.coef_ = lstsq(covariance, shift, cond=1e-10, lapack_driver="gelsy")[0] / scale
+        solved = lstsq(shrunk_covariance(white), shift, cond=1e-10, lapack_driver="gelsy")
+        self.coef_ = solved[0] / scale
         self.middle_ = centre + np.where(spread > 0, shift * spread / 2, 0)
         self.classes_ = np.array([0, 1])
         return self
 
     def predict_proba(self, X: Matrix) -> Matrix:
         """Say how likely each row is of class 0 and of class 1, as many of each assumed."""
-        log_ratio = np.zeros(len(X))
-        for column, weight in zip((X - self.middle_).T, self.coef_, strict=True):
-            log_ratio += column * weight  # no `@` here: BLAS results depend on the batch
-        novel = expit(log_ratio)
+        novel = self.score_folds([self], X, np.zeros(len(X), dtype=np.int64))
         return np.column_stack([1 - novel, novel])
+
+    @staticmethod
+    def score_folds(models: list[Discriminant], X: Matrix, folds: NDArray[np.int64]) -> Vector:
+        """Say how likely each row is of class 1, by the model of its fold."""
+        coef, middle = (np.stack([getattr(m, of) for m in models]) for of in ("coef_", "middle_"))
+        # No `@` here: BLAS results depend on the batch.
+        return expit(affine_by_row(X - middle[folds], coef[folds], 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from conovel.errors import ModelError
 from conovel.models.forest import Forest
 from conovel.models.linear import Dense, Linear
-from conovel.models.trees import Tree, join_trees, round_down
+from conovel.models.trees import Tree, join_trees
 
 Flat: TypeAlias = Forest | Linear | Dense
 Scaling: TypeAlias = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]
@@ -65,7 +65,7 @@ def _require_binary(estimator: Any) -> None:
 
 def _sklearn_tree(tree: Any, value: NDArray[np.float64]) -> Tree:
     # Splits on missing values have an infinite threshold: all numbers go left.
-    threshold = round_down(np.minimum(tree.threshold, _LARGEST_SINGLE))
+    threshold = np.minimum(tree.threshold, _LARGEST_SINGLE)
     return Tree(tree.feature, threshold, tree.children_left, tree.children_right, value)
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from conovel.errors import ModelError, ScorerError
 from conovel.models.forest import Forest
 from conovel.models.linear import Dense, Linear
-from conovel.models.trees import Tree, join_trees, round_down
+from conovel.models.trees import Tree, join_trees
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -196,7 +196,7 @@ def isolation_forest(model: Any) -> Forest:
         (
             Tree(
                 np.where(tree.feature >= 0, features[np.maximum(tree.feature, 0)], -1),
-                round_down(tree.threshold),
+                tree.threshold,
                 tree.children_left,
                 tree.children_right,
                 1 - path / longest if longest else np.zeros(path.size),

@@ -109,11 +109,13 @@ def headline(
     findings: Iterable[Finding],
     proof: Mapping[str, Any] | None = None,
     confidence: Fraction | None = None,
+    why: str = "",
 ) -> str:
     """Say in one sentence what came out; a finding that breaks the promise comes first.
 
     `proof` has the numbers of a certificate where nothing is flagged and novelties are proven.
-    With `confidence` the promise is about this list.
+    With `confidence` the promise is about this list. `why` says how few rows could have been
+    flagged, where none is.
     """
     flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
@@ -122,8 +124,8 @@ def headline(
         return f"{sentence} {flagged}"
     if n_flagged == 0:
         if proof:
-            return nothing_flagged(level, proof)
-        return f"{flagged}: no row stands out enough at this level"
+            return nothing_flagged(level, proof) + (f" {why[:1].upper()}{why[1:]}." if why else "")
+        return f"{flagged}: no row stands out enough at this level" + (f"; {why}" if why else "")
     if confidence is not None:
         sure = percent(confidence)
         return f"{flagged}; with {sure} probability at most {share} of them are false alarms"

@@ -19,6 +19,7 @@ from conovel.spec.findings import Finding, percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion
+from conovel.stats.resolution import resolution_words
 from conovel.stats.words import counted
 
 MAX_TRAIN_ROWS = 100_000  # beyond, a score learns little more and takes much longer
@@ -151,7 +152,8 @@ def least_rows(n_rows: int) -> int:
 
 
 # Few: if no row can be flagged unless more than this share of the rows are.
-_THIN = Fraction(1, 5)
+THIN = Fraction(1, 5)
+NOTHING_FLAGGED = Fraction(1, 10)  # the same where no row was flagged
 _WANTED = Fraction(1, 20)  # the share for which the advice says how many rows are needed
 
 
@@ -162,46 +164,44 @@ def thin_finding(
     pi0: NullProportion | None = None,
     agent: str = "",
     where: str = "",
+    share: Fraction = THIN,
 ) -> Finding | None:
     """Say that calibration rows are few; None if they are not.
 
     `n_tests` are decided together. `where` says whose they are, such as " of all agents", for a
-    network; then `joint` is advised.
+    network; then `joint` is advised. Calibration rows are few if no row can be flagged unless
+    more than `share` of the rows are, and more than one.
 
     Examples
     --------
     >>> print(thin_finding(18, 300, Fraction(1, 10), None, "va", " of all agents").message)
-    18 calibration rows: no row of va can be flagged unless at least 158 of the 300 rows of all
-    agents are
+    with 18 calibration rows, no row of va can be flagged unless at least 158 of the 300 rows of
+    all agents are flagged at once
     >>> thin_finding(400, 300, Fraction(1, 10)) is None
     True
     """
     if pi0 is not None:  # an estimate below m can make up for few rows
         return None
     fewest = math.ceil(n_tests / (level * (n_calibration + 1)))
-    return few_rows(n_calibration, fewest, n_tests, level, agent, where, bool(where))
+    return few_rows(n_calibration, fewest, n_tests, level, agent, where, bool(where), share)
 
 
 def few_rows(
-    size: int, fewest: int, n_tests: int, level: Fraction, agent: str, where: str, joint: bool
+    size: int,
+    fewest: int,
+    n_tests: int,
+    level: Fraction,
+    agent: str = "",
+    where: str = "",
+    joint: bool = False,
+    share: Fraction = THIN,
 ) -> Finding | None:
     """Say that `size` calibration rows are few if `fewest` rejections are; None if not."""
-    if fewest < 2 or fewest <= _THIN * n_tests:
+    if fewest < 2 or fewest <= share * n_tests:
         return None
     row = f"row of {agent}" if agent else "row"
-    rows = counted(size, "calibration row")
-    if fewest > n_tests:
-        message = f"{rows}: no {row} can be flagged at level {level}"
-    else:
-        message = (
-            f"{rows}: no {row} can be flagged unless at least {fewest:,} of the"
-            f" {counted(n_tests, 'row')}{where} are"
-        )
-    enough = math.ceil(1 / (level * _WANTED)) - 1
-    fix = (
-        f"add known normals: with {counted(enough, 'calibration row')},"
-        f" {percent(_WANTED)} of the rows are enough"
-    )
+    message = resolution_words(size, fewest, n_tests, level, row, where)
+    fix = _what_helps(size, level, agent)
     if joint:
         fix = (
             "use regime='joint', in which the calibration rows of all agents count together, or"
@@ -209,3 +209,23 @@ def few_rows(
         )
     numbers = {"n_calibration": size, "fewest": fewest, "n_tests": n_tests}
     return Finding("thin_calibration", message, fix, agent=agent, numbers=numbers)
+
+
+def _what_helps(size: int, level: Fraction, agent: str) -> str:
+    """Say what would let fewer rows be flagged, the best first."""
+    enough = math.ceil(1 / (level * _WANTED)) - 1
+    fix = "take a higher level"
+    if size < enough:
+        fix = (
+            f"add known normals: with {counted(enough, 'calibration row')},"
+            f" {percent(_WANTED)} of the rows are enough; or {fix}"
+        )
+    single = math.floor(level * (size + 1))
+    if agent:
+        return fix
+    if single:
+        fix += f"; test at most {counted(single, 'row')} at once, to flag a single one"
+    return (
+        f"{fix}; let every known normal calibrate (train_fraction=0, for rows in memory); or ask"
+        " for a certificate, which may prove novelties among rows of which none can be flagged"
+    )

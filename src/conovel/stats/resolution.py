@@ -43,6 +43,34 @@ def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
     )
 
 
+def resolution_words(
+    n_calibration: int, fewest: int, m: int, level: Fraction, row: str = "row", where: str = ""
+) -> str:
+    """Say how few of m rows can be flagged together; all pages, commands and files say it so.
+
+    `row` names whose row it is, such as "row of va". `where` says whose the m rows are.
+
+    Examples
+    --------
+    >>> print(resolution_words(63, 8, 50, Fraction(1, 10)))
+    with 63 calibration rows, no row can be flagged unless at least 8 of the 50 rows are flagged
+    at once
+    >>> print(resolution_words(7, 63, 50, Fraction(1, 10)))
+    with 7 calibration rows, no row can be flagged at level 1/10
+    >>> print(resolution_words(999, 1, 50, Fraction(1, 10)))
+    with 999 calibration rows, a single row can be flagged
+    """
+    rows = counted(n_calibration, "calibration row")
+    if fewest > m:
+        return f"with {rows}, no {row} can be flagged at level {level}"
+    if fewest <= 1:
+        return f"with {rows}, a single {row} can be flagged"
+    return (
+        f"with {rows}, no {row} can be flagged unless at least {fewest:,} of the"
+        f" {counted(m, 'row')}{where} are flagged at once"
+    )
+
+
 def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
     """Warn when no rejection is possible even if every row had rank 1.
 

@@ -70,7 +70,8 @@ def test_thin_calibration_of_one_site_says_what_it_takes():
     result = cn.AdaDetect("logistic", train_fraction=0.5).detect(null, test)
     (thin,) = result.warnings
     assert thin.message == (
-        "30 calibration rows: no row can be flagged unless at least 65 of the 200 rows are"
+        "with 30 calibration rows, no row can be flagged unless at least 65 of the 200 rows are"
+        " flagged at once"
     )
     assert thin.numbers["fewest"] == result.resolution.fewest
     assert not thin.breaks_promise

@@ -29,13 +29,14 @@ site's own rows is learnt from the rows as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.ensemble import ExtraTreesRegressor
+from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import ExtraTreeRegressor
 
 from conovel.errors import InputError
 from conovel.models import wire
@@ -43,9 +44,17 @@ from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.quantized.grids import Lattice
-from conovel.models.trees import Tree, join_trees, round_down
+from conovel.models.trees import Tree, join_trees
 from conovel.models.wire import NO_SCHEMA
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, TrainingSet, Vector, log_odds
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    Mixture,
+    TrainingSet,
+    Vector,
+    add_up,
+    log_odds,
+)
 from conovel.site.composite import as_probability
 from conovel.spec.schema import Column, Schema, SchemaDigest
 from conovel.spec.training import least_rows
@@ -329,25 +338,49 @@ def _grow(
     three where few rows teach it.
     """
     n_trees, n_leaves = shape
-    trees = ExtraTreesRegressor(
-        n_trees, max_leaf_nodes=n_leaves, max_features="sqrt", random_state=seed
-    )
-    if bounds is None:
-        trees.fit(rows, target)
-    else:
-        rows = bounds.clip(rows)
+    learnt, targets, weights, least_share = rows, target, None, 0.0
+    if bounds is not None:
+        rows, corners = bounds.clip(rows), _corners(bounds, seed)
         # Half a row less than that: the weights of corners must not decide.
-        least = least_rows(len(rows)) - 0.5
-        trees.set_params(min_weight_fraction_leaf=min(least / len(rows), 0.5))
-        corners = _corners(bounds, seed)
-        trees.fit(
-            np.concatenate([rows, corners]),
-            np.append(target, np.full(len(corners), target.mean())),
-            np.repeat([1.0, _NO_WEIGHT], [len(rows), len(corners)]),
-        )
-    flat = trees.predict(rows).std()
+        least_share = min((least_rows(len(rows)) - 0.5) / len(rows), 0.5)
+        learnt = np.concatenate([rows, corners])
+        targets = np.append(target, np.full(len(corners), target.mean()))
+        weights = np.repeat([1.0, _NO_WEIGHT], [len(rows), len(corners)])
+    trees = _extra_trees(
+        learnt,
+        targets,
+        weights,
+        np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=n_trees),
+        max_leaf_nodes=n_leaves,
+        min_weight_fraction_leaf=least_share,
+    )
+    single = rows.astype(np.float32)
+    flat = (add_up(tree.predict(single)[:, 0] for tree in trees) / n_trees).std()
     stretch = target.std() / flat if flat > 0 else 1.0
-    return _to_forest(trees, target.mean(), stretch / n_trees)
+    return _to_forest(trees, rows.shape[1], target.mean(), stretch / n_trees)
+
+
+def _extra_trees(
+    rows: Matrix,
+    target: Vector,
+    weights: Vector | None,
+    seeds: NDArray[np.integer],
+    **limits: float,
+) -> list[Any]:
+    """Grow one tree for each seed, as scikit-learn's ExtraTreesRegressor does.
+
+    Growing trees of a few leaves takes a third of the time of that forest; the rest are copies of
+    settings, checks and hand-overs to threads for each tree.
+    """
+    single, column = rows.astype(np.float32, order="C"), np.reshape(target, (-1, 1))
+    trees, drawn = [], np.random.RandomState()
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        for seed in seeds.tolist():
+            drawn.seed(seed)  # in a tenth of the time of a new generator
+            tree = ExtraTreeRegressor(max_features="sqrt", random_state=drawn, **limits)
+            tree.fit(single, column, sample_weight=weights, check_input=False)
+            trees.append(tree.tree_)
+    return trees
 
 
 def _corners(bounds: Bounds, seed: int) -> Matrix:
@@ -356,20 +389,20 @@ def _corners(bounds: Bounds, seed: int) -> Matrix:
     return np.where(is_high, bounds.high, bounds.low)
 
 
-def _to_forest(trees: ExtraTreesRegressor, centre: float, factor: float) -> Forest:
+def _to_forest(trees: list[Any], n_features: int, centre: float, factor: float) -> Forest:
     """Return expit(centre + factor · Σ (tree − centre)) as a flat model."""
     return join_trees(
         (
             Tree(
                 tree.feature,
-                round_down(tree.threshold),
+                tree.threshold,
                 tree.children_left,
                 tree.children_right,
                 factor * (tree.value[:, 0, 0] - centre),
             )
-            for tree in (member.tree_ for member in trees.estimators_)
+            for tree in trees
         ),
-        trees.n_features_in_,
+        n_features,
         link="logistic",
         base=float(centre),
     )
