@@ -19,9 +19,9 @@ from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.encoding import Encoder, contents_of
 from conovel.rows.frames import read_frames
+from conovel.rows.profiles import Profile, compared_profiles, joined_profiles
 from conovel.rows.samples import Table, as_frame, as_table, chosen_columns, read_rows, read_sample
 from conovel.rows.schemas import (
-    Profile,
     SchemaLike,
     as_schema,
     changes_numbers,
@@ -151,9 +151,8 @@ def known_features(
     """Give known novelties in the features of the other rows."""
     encoder = like.encoder
     if isinstance(encoder, Encoder):
-        names = tuple(column.name for column in encoder.schema.used)
         # Few rows may all lack a value that other rows lack, too.
-        table = as_table(read_sample(X_known, "X_known", names, encoder.schema))
+        table = as_table(read_sample(X_known, "X_known", None, encoder.schema))
         plain = like.kinds or ("float64",) * like.width
         kinds = encoder.kinds_of_columns(plain)
         of_numbers = {c.name: kinds[c.name] for c in encoder.schema.used if c.kind == "number"}
@@ -210,7 +209,8 @@ def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str])
 
 def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) -> Rows:
     """Check one sample and give its features as those of rows that were encoded before."""
-    table = as_table(read_sample(sample, name, None, schema))
+    columns = [column.name for column in schema.used]  # all were there before
+    table = as_table(read_sample(sample, name, columns, schema))
     before = Encoder(schema).kinds_of_columns(kinds)
     for label, raw in table.values.items():
         if schema[label].kind == "number" and isinstance(raw, Numbers):
@@ -277,13 +277,14 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
 def infer_from(rows: Sequence[Any], kinds: SchemaLike) -> Schema:
     """Make a schema from one sample or several, as one multiset of rows."""
     given = as_schema(kinds)
+    of_samples = ("X_null", "X_test", "X_known")[: len(rows)]
     samples = [read_sample(rows[0], "X_null", None, given)]
-    for others, name in zip(rows[1:], ("X_test", "X_known"), strict=False):
+    for others, name in zip(rows[1:], of_samples[1:], strict=True):
         samples.append(read_sample(others, name, samples[0].columns, given))
     columns = _aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given
-    inferred = _inferred(columns, given)
+    inferred = _inferred(columns, given, of_samples)
     names = tuple(column.name for column in inferred.used)
     seen = (contents_of([sample[name] for name in names]) for sample in columns)
     return replace(inferred, made_from=MadeFrom(names, tuple(seen)))
@@ -359,14 +360,38 @@ def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
 
 
 def _inferred(
-    samples: Sequence[Mapping[str, RawColumn]], kinds: Mapping[str, Any] | None
+    samples: Sequence[Mapping[str, RawColumn]],
+    kinds: Mapping[str, Any] | None,
+    names: Sequence[str] = ("X_null", "X_test"),
 ) -> Schema:
-    profiles: dict[str, Profile] = {}
-    for name in samples[0]:
-        profiles[name] = Profile()
-        for sample in samples:
-            profiles[name].join(Profile.of(sample[name]))
-    return schema_from(profiles, kinds, "X_null and X_test" if len(samples) > 1 else "X_null")
+    return schema_from(_profiles(samples, names), kinds, " and ".join(names[:2]))
+
+
+def _profiles(
+    samples: Sequence[Mapping[str, RawColumn]], names: Sequence[str]
+) -> dict[str, Profile]:
+    seen = [{key: Profile.of(raw) for key, raw in sample.items()} for sample in samples]
+    return compared_profiles(seen, names)
+
+
+def infer_for_all(
+    agents: Mapping[str, tuple[Table, Table]], kinds: Mapping[str, Any] | None
+) -> Schema:
+    """Make the schema of a network from the rows of all agents, as one multiset.
+
+    Proof: Corollary 4 (docs/theory.md#cor-tables).
+
+    Every agent has both its samples, with the same columns as the others. It keeps nothing of what
+    it was made from: no exchange of rows changes it.
+    """
+    columns = iter(_aligned([table for pair in agents.values() for table in pair]))
+    seen = []
+    for name in agents:
+        try:
+            seen.append(_profiles([next(columns), next(columns)], ("X_null", "X_test")))
+        except ColumnError as error:
+            raise type(error)(f"agent {name}: {error}") from None
+    return schema_from(joined_profiles(seen), kinds, "the agents")
 
 
 def _encode(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.rows.tables import chance_of_none
 from conovel.spec.findings import Finding, named
 from conovel.spec.schema import missing_feature
 from conovel.stats.words import listed
@@ -25,6 +26,7 @@ _LABEL_NAME = re.compile(
     r"|attacks?|faults?|failures?|defects?|malicious|intrusion)$",
     re.IGNORECASE,
 )
+_BY_CHANCE = 0.01  # likelier, a column of few values has them all in one sample
 _EXCLUDE = "leave it out with --exclude {name!r}, or drop it before the call"
 
 Matrix = NDArray[np.float64]
@@ -94,6 +96,10 @@ def _without_values(
     """Find columns without any value in a sample: the feature that tells so is always on."""
     for j, name in _indicators(names, sources):
         gone = bool(null[:, j].all()), bool(test[:, j].all())
+        sizes = (len(null), len(test))[:: 1 if gone[0] else -1]
+        n_present = len(null) + len(test) - int(null[:, j].sum() + test[:, j].sum())
+        if any(gone) and not all(gone) and chance_of_none(*sizes, n_present) > _BY_CHANCE:
+            continue
         if all(gone):
             message = f"{named(name)} has no value in either sample and tells nothing here"
             fix = f"nothing, if other rows have values; or {_EXCLUDE.format(name=name)}"
