@@ -19,7 +19,7 @@ from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.encoding import Encoder, contents_of
 from conovel.rows.frames import read_frames
-from conovel.rows.profiles import Profile, compared_profiles, joined_profiles
+from conovel.rows.profiles import profiles_of
 from conovel.rows.samples import Table, as_frame, as_table, chosen_columns, read_rows, read_sample
 from conovel.rows.schemas import (
     SchemaLike,
@@ -156,7 +156,7 @@ def known_features(
         plain = like.kinds or ("float64",) * like.width
         kinds = encoder.kinds_of_columns(plain)
         of_numbers = {c.name: kinds[c.name] for c in encoder.schema.used if c.kind == "number"}
-        columns = _aligned([table], of_numbers)
+        columns = aligned([table], of_numbers)
         [rows] = _all_encoded([table], columns, encoder.schema, ["X_known"])
         return rows.values
     sample = read_sample(X_known, "X_known", like.columns, given)
@@ -201,7 +201,7 @@ def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str])
         as_table(read_sample(sample, name, None, schema))
         for sample, name in zip(samples, names, strict=True)
     ]
-    columns = _aligned(tables)
+    columns = aligned(tables)
     kinds = Encoder(schema).kinds_to_keep(columns)
     encoded = _all_encoded(tables, columns, schema, names)
     return [replace(rows, kinds=kinds) for rows in encoded]
@@ -215,7 +215,7 @@ def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) ->
     for label, raw in table.values.items():
         if schema[label].kind == "number" and isinstance(raw, Numbers):
             require_kept_kind(before[label], raw.kind, f"column {label!r}", name)
-    [rows] = _all_encoded([table], _aligned([table], before), schema, [name])
+    [rows] = _all_encoded([table], aligned([table], before), schema, [name])
     return replace(rows, kinds=tuple(kinds))
 
 
@@ -281,7 +281,7 @@ def infer_from(rows: Sequence[Any], kinds: SchemaLike) -> Schema:
     samples = [read_sample(rows[0], "X_null", None, given)]
     for others, name in zip(rows[1:], of_samples[1:], strict=True):
         samples.append(read_sample(others, name, samples[0].columns, given))
-    columns = _aligned(list(map(as_table, samples)))
+    columns = aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given
     inferred = _inferred(columns, given, of_samples)
@@ -299,7 +299,7 @@ def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
             raise needs_schema(error) from None
 
 
-def _aligned(
+def aligned(
     samples: Sequence[Table], before: Mapping[str, str] | None = None
 ) -> list[dict[str, RawColumn]]:
     """Give each column one form in all samples: texts where any has texts, or one type of number.
@@ -336,7 +336,7 @@ def stacked(first: Rows | Table, second: Rows | Table) -> Rows | Table:
     tables = [as_table(first), as_table(second)]
     if first.columns is not None:
         tables[1] = replace(tables[1], values={n: tables[1].values[n] for n in first.columns})
-    above_columns, below_columns = _aligned(tables)
+    above_columns, below_columns = aligned(tables)
     columns: dict[str, RawColumn] = {}
     for name, above_raw in above_columns.items():
         below_raw = below_columns[name]
@@ -364,40 +364,13 @@ def _inferred(
     kinds: Mapping[str, Any] | None,
     names: Sequence[str] = ("X_null", "X_test"),
 ) -> Schema:
-    return schema_from(_profiles(samples, names), kinds, " and ".join(names[:2]))
-
-
-def _profiles(
-    samples: Sequence[Mapping[str, RawColumn]], names: Sequence[str]
-) -> dict[str, Profile]:
-    seen = [{key: Profile.of(raw) for key, raw in sample.items()} for sample in samples]
-    return compared_profiles(seen, names)
-
-
-def infer_for_all(
-    agents: Mapping[str, tuple[Table, Table]], kinds: Mapping[str, Any] | None
-) -> Schema:
-    """Make the schema of a network from the rows of all agents, as one multiset.
-
-    Proof: Corollary 4 (docs/theory.md#cor-tables).
-
-    Every agent has both its samples, with the same columns as the others. It keeps nothing of what
-    it was made from: no exchange of rows changes it.
-    """
-    columns = iter(_aligned([table for pair in agents.values() for table in pair]))
-    seen = []
-    for name in agents:
-        try:
-            seen.append(_profiles([next(columns), next(columns)], ("X_null", "X_test")))
-        except ColumnError as error:
-            raise type(error)(f"agent {name}: {error}") from None
-    return schema_from(joined_profiles(seen), kinds, "the agents")
+    return schema_from(profiles_of(samples, names), kinds, " and ".join(names[:2]))
 
 
 def _encode(
     null: Table, test: Table, given: Schema | Mapping[str, Any] | None
 ) -> tuple[Rows, Rows]:
-    columns = _aligned([null, test])
+    columns = aligned([null, test])
     schema = given if isinstance(given, Schema) else _inferred(columns, given)
     normals, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
     return normals, tests

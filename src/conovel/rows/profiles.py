@@ -177,3 +177,11 @@ def compared_profiles(
 
 def _none_by_chance(own: Profile, whole: Profile) -> float:
     return chance_of_none(own.n, whole.n - own.n, whole.n - whole.n_missing)
+
+
+def profiles_of(
+    samples: Sequence[Mapping[str, RawColumn]], names: Sequence[str]
+) -> dict[str, Profile]:
+    """Look at samples that are compared, as one multiset of rows."""
+    seen = [{key: Profile.of(raw) for key, raw in sample.items()} for sample in samples]
+    return compared_profiles(seen, names)

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, ConovelError, InputError
 from conovel.protocol.messages import as_name
-from conovel.rows.pairs import KnownRows, infer_for_all, read_with_known
+from conovel.rows.pairs import KnownRows, aligned, read_with_known
+from conovel.rows.profiles import joined_profiles, profiles_of
 from conovel.rows.samples import Table, as_frame, as_table, completed, read_sample
-from conovel.rows.schemas import SchemaLike
+from conovel.rows.schemas import SchemaLike, schema_from
 from conovel.rows.tables import Rows, as_ids, unify
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.estimators import ScorerLike
@@ -154,7 +155,7 @@ class AgentRows:
 
 def with_one_schema(
     agents: Sequence[Agent], given: SchemaLike
-) -> tuple[Sequence[Agent], Schema | None]:
+) -> tuple[list[Agent], Schema | None]:
     """Read the rows, and make one schema of all agents' rows where they need one.
 
     They do where a column is no plain number, or where an agent does not have it: then it is
@@ -162,7 +163,7 @@ def with_one_schema(
     """
     kinds = given if isinstance(given, Mapping) else None
     if kinds is not None and all(_names(agent.X_null) <= set(kinds) for agent in agents):
-        return agents, Schema.from_dict(kinds)
+        return list(agents), Schema.from_dict(kinds)
     pairs: dict[str, tuple[Rows | Table, Rows | Table]] = {}
     for agent in agents:
         try:
@@ -181,7 +182,7 @@ def with_one_schema(
     has_names = all(null.columns is not None for null, _ in pairs.values())
     shared = set(columns).intersection(*(null.values for null, _ in tables.values()))
     if not is_alike and not has_names:
-        return agents, None
+        return list(agents), None
     if not shared:
         raise ColumnError(
             f"the agents have no column in common: {agents[0].name} has {listed(columns, 5)}"
@@ -194,6 +195,26 @@ def with_one_schema(
         for name, (null, test) in tables.items()
     }
     return read, infer_for_all(whole, kinds)
+
+
+def infer_for_all(
+    agents: Mapping[str, tuple[Table, Table]], kinds: Mapping[str, Any] | None
+) -> Schema:
+    """Make the schema of a network from the rows of all agents, as one multiset.
+
+    Proof: Corollary 4 (docs/theory.md#cor-tables).
+
+    Every agent has both its samples, with the same columns as the others. It keeps nothing of what
+    it was made from: no exchange of rows changes it.
+    """
+    columns = iter(aligned([table for pair in agents.values() for table in pair]))
+    seen = []
+    for name in agents:
+        try:
+            seen.append(profiles_of([next(columns), next(columns)], ("X_null", "X_test")))
+        except ColumnError as error:
+            raise type(error)(f"agent {name}: {error}") from None
+    return schema_from(joined_profiles(seen), kinds, "the agents")
 
 
 def _names(sample: Any) -> set[str]:

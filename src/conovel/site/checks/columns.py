@@ -96,15 +96,15 @@ def _without_values(
     """Find columns without any value in a sample: the feature that tells so is always on."""
     for j, name in _indicators(names, sources):
         gone = bool(null[:, j].all()), bool(test[:, j].all())
-        sizes = (len(null), len(test))[:: 1 if gone[0] else -1]
-        n_present = len(null) + len(test) - int(null[:, j].sum() + test[:, j].sum())
-        if any(gone) and not all(gone) and chance_of_none(*sizes, n_present) > _BY_CHANCE:
-            continue
         if all(gone):
             message = f"{named(name)} has no value in either sample and tells nothing here"
             fix = f"nothing, if other rows have values; or {_EXCLUDE.format(name=name)}"
             yield Finding("constant", message, fix, (name,))
         elif any(gone):
+            empty, held = (null, test)[:: 1 if gone[0] else -1]
+            n_present = len(held) - int(held[:, j].sum())
+            if chance_of_none(len(empty), len(held), n_present) > _BY_CHANCE:
+                continue
             here, there = ("known normals", "test rows")[:: 1 if gone[0] else -1]
             seen = f"has no value in any of the {here}, and has values in the {there}"
             yield _missing(name, f"{named(name)} {seen}")
