@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from conovel.rows.stored import RowSource
 from conovel.rows.tables import count_shared_rows
-from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
+from conovel.site.checks.columns import (
+    column_findings,
+    label_finding,
+    mix_finding,
+    named_label_findings,
+)
 from conovel.site.checks.drift import (
     MOST_DRAWS,
     UNDECIDED,
@@ -22,6 +27,7 @@ from conovel.site.checks.drift import (
     settled,
     stride_of,
 )
+from conovel.site.checks.remedies import Compared, in_strata, with_remedy
 from conovel.spec.findings import Finding, named, percent
 from conovel.stats.words import counted
 
@@ -129,10 +135,19 @@ def check_rows(
     drift = find_drift(null[:, rest], names, draws, stride)
     drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)
+    compared = Compared(
+        null[:, rest], test[:, rest], names, [sources[j] for j in rest], level, draws, stride
+    )
+    if drift is not None and moved is not None and moved.kind != UNDECIDED:
+        moved = with_remedy(moved, drift, compared)
+    moved = moved and _of_sources(moved, checked)
+    if moved is None or moved.kind == UNDECIDED:
+        mixed = mix_finding(*compared[:4])
+        moved = moved if mixed is None else replace(mixed, fix=in_strata(mixed.columns[0]))
     findings = [
         *others,
         *mistakes,
-        moved and _of_sources(moved, checked),
+        moved,
         _shared_rows(null, test),
         _duplicate_ids(ids),
     ]
