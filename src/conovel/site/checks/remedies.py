@@ -5,7 +5,7 @@ A remedy is named only if the same checks find nothing after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Compared(NamedTuple):
     draws: int
     stride: int  # every how many known normals are here
 
-    def without(self, sources: Sequence[str]) -> Compared:
+    def without(self, sources: Collection[str]) -> Compared:
         """Leave columns out."""
         rest = [j for j, source in enumerate(self.sources) if source not in sources]
         return self._replace(
