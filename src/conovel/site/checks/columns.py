@@ -139,15 +139,24 @@ def shares_apart(null: NDArray[np.intp], test: NDArray[np.intp]) -> float:
 
 
 def mix_finding(
-    null: Matrix, test: Matrix, names: Sequence[str], sources: Sequence[str]
+    null: Matrix,
+    test: Matrix,
+    names: Sequence[str],
+    sources: Sequence[str],
+    mistakes: Sequence[Finding],
 ) -> Finding | None:
     """Find a column of few values with other shares in the test rows than in the known normals.
+
+    Columns with other mistakes are passed over.
 
     Novelties that are a share π of the test rows move the shares by at most π. Allowed is π = 1/4,
     and what chance adds: of k values, about √(k(1/n + 1/m))/2 on average.
     """
     worst: tuple[float, str, str] | None = None
+    explained = {name for finding in mistakes for name in finding.columns}
     for name in dict.fromkeys(sources):
+        if name in explained:
+            continue
         features = [j for j, source in enumerate(sources) if source == name]
         values = few_values(null[:, features], test[:, features])
         if values is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -122,16 +122,28 @@ def check_rows(
 ) -> list[Finding]:
     """Look at the rows of a site before anything is learnt from them, and tell what was found."""
     null, test, features, sources = checked[:4]
+    stride = checked.null_stride
     mistakes = [
         *column_findings(null, test, features, sources, checked.n_null + checked.n_test),
         *named_label_findings(null, test, features, sources),
     ]
+    mixed = mix_finding(null, test, features, sources, mistakes)
     explained = {column for finding in mistakes for column in finding.columns}
-    moved = _drift(checked, explained, level_of_each(n_agents))
+    rest = [j for j, source in enumerate(sources) if source not in explained]
+    kept = null[:, rest], test[:, rest], [features[j] for j in rest], [sources[j] for j in rest]
+    level = level_of_each(n_agents)
+    draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
+    drift = find_drift(kept[0], kept[2], draws, stride)
+    drift = drift and replace(drift, n_rows=checked.n_null)
+    moved = drift_finding(drift, *kept[:3], level)
+    if drift is not None and moved is not None and moved.kind != UNDECIDED:
+        moved = with_remedy(moved, drift, Compared(*kept, level, draws, stride))
+    elif mixed is not None:
+        moved = replace(mixed, fix=in_strata(mixed.columns[0]))
     findings = [
         *others,
         *mistakes,
-        moved,
+        moved and _of_sources(moved, checked),
         _shared_rows(null, test),
         _duplicate_ids(ids),
     ]
@@ -140,25 +152,6 @@ def check_rows(
         if finding.kind not in (*_WARNED, UNDECIDED):
             on_finding(finding)
     return seen
-
-
-def _drift(checked: CheckedRows, explained: Collection[str], level: Fraction) -> Finding | None:
-    """Look for a drift in the columns without a mistake, and say what to do about it."""
-    rest = [j for j, source in enumerate(checked.sources) if source not in explained]
-    null, test = checked.null[:, rest], checked.test[:, rest]
-    names, sources = ([texts[j] for j in rest] for texts in (checked.features, checked.sources))
-    mixed = mix_finding(null, test, names, sources)
-    draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
-    stride = checked.null_stride
-    drift = find_drift(null, names, draws, stride)
-    drift = drift and replace(drift, n_rows=checked.n_null)
-    moved = drift_finding(drift, null, test, names, level)
-    if drift is not None and moved is not None and moved.kind != UNDECIDED:
-        compared = Compared(null, test, names, sources, level, draws, stride)
-        return _of_sources(with_remedy(moved, drift, compared), checked)
-    if mixed is not None:
-        return replace(mixed, fix=in_strata(mixed.columns[0]))
-    return moved and _of_sources(moved, checked)
 
 
 def check_outcome(
@@ -204,7 +197,8 @@ def _counts(result: SiteResult) -> tuple[int, int, int]:
 def _of_sources(finding: Finding, checked: CheckedRows) -> Finding:
     """Name the columns of the user's table instead of features."""
     source = dict(zip(checked.features, checked.sources, strict=True))
-    return replace(finding, columns=tuple(dict.fromkeys(source[f] for f in finding.columns)))
+    columns = dict.fromkeys(source.get(name, name) for name in finding.columns)
+    return replace(finding, columns=tuple(columns))
 
 
 def _shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> Finding | None:
