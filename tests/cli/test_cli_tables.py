@@ -152,16 +152,6 @@ TROUBLES = {
         "--exclude '\"who, when\"'",
         ["--exclude", '"who, when"'],
     ),
-    "a date": (
-        lambda f: f.assign(when=pd.date_range("2026-01-05", periods=len(f), freq="h").astype(str)),
-        "'when' holds dates",
-        ["--exclude", "when"],
-    ),
-    "an empty column": (
-        lambda f: f.assign(note=np.nan),
-        "entirely missing",
-        ["--exclude", "note"],
-    ),
     "a text with line breaks": (
         lambda f: f.assign(note=[f"line 1 of {i},\nline 2;\r\n{len(f)}" for i in range(len(f))]),
         "'note' has 460 different texts in 460 rows",
@@ -191,8 +181,35 @@ def test_a_column_that_is_no_feature_is_refused_and_the_advice_helps(
     assert found["score"].to_numpy().tobytes() == expected.scores.tobytes()
 
 
+LEFT_OUT = {
+    "a date": (
+        lambda f: f.assign(when=pd.date_range("2026-01-05", periods=len(f), freq="h").astype(str)),
+        "'when' holds dates and is left out",
+    ),
+    "a date in other letters": (
+        lambda f: f.assign(
+            when=[f"{1 + i % 28:02}.03.2026 10:{i % 60:02}" for i in range(len(f))]
+        ),
+        "'when' looks like dates and is left out",
+    ),
+    "an empty column": (lambda f: f.assign(note=np.nan), "'note' has no value in any row"),
+}
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
+@pytest.mark.parametrize(("change", "words"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_dates_and_empty_columns_are_left_out_with_a_note(
+    detect, tmp_path, expected, change, words, memory
+):
+    run = detect(*memory, **write(tmp_path, "plain", change(NULL), change(TEST)))
+    assert run.code == 0
+    assert words in " ".join(run.err.split())
+    found = pa_parquet.read_table(tmp_path / "out.parquet")
+    assert found["score"].to_numpy().tobytes() == expected.scores.tobytes()
+
+
 def test_dates_give_parts_if_asked(detect, tmp_path):
-    change = TROUBLES["a date"][0]
+    change = LEFT_OUT["a date"][0]
     files = write(tmp_path, "semicolons", change(NULL), change(TEST))
     assert detect("--kind", "when=date", **files).code == 0
     assert detect("--kind", "when=date", "--memory", "1GB", out="p.parquet", **files).code == 0
@@ -343,17 +360,22 @@ def test_a_column_that_the_schema_does_not_name_is_named(detect, tmp_path, capsy
     assert detect("--schema", "schema.toml", "--exclude", "label", **files).code == 0
 
 
-def test_a_network_of_files_needs_a_schema(tmp_path, capsys, monkeypatch):
+def test_a_network_of_files_needs_no_schema_or_has_one(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = write(tmp_path, "semicolons")
     agents = [f"--agent={name}={files['null']},{files['test']}" for name in ("north", "south")]
     command = ["simulate", *agents, "--scorer", "logistic", "--regime", "counts", "--json"]
-    refused = invoke(capsys, monkeypatch, *command)
+    refused = invoke(capsys, monkeypatch, *command, "--ledger", "ledger")
     assert refused.code == 2
     assert "agent north: X_null: not numeric: 'Größe'" in refused.err
     assert "--schema with what `conovel schema` wrote" in refused.err
+    alone = invoke(capsys, monkeypatch, *command)
+    assert alone.code == 0
     written = invoke(capsys, monkeypatch, "schema", *both(files))
     (tmp_path / "schema.toml").write_text(written.out, encoding="utf-8")
     run = invoke(capsys, monkeypatch, *command, "--schema", "schema.toml")
     assert run.code == 0
-    assert json.loads(run.out)[0]["transcript"]["spec"]["schema"]["digests"].keys() == set(NULL)
+    ran = json.loads(run.out)[0]
+    assert ran["transcript"]["spec"]["schema"]["digests"].keys() == set(NULL)
+    # Both agents have the same rows, so that all of them say what those of one say.
+    assert json.loads(alone.out)[0]["decisions"] == ran["decisions"]

@@ -10,7 +10,7 @@ import pytest
 from support.roles import assert_roles_do_not_matter, in_detector, in_network, numbered, of_tables
 
 import conovel as cn
-from conovel.errors import ColumnError
+from conovel.errors import ColumnError, DataWarning
 
 SCHEMA = cn.Schema.from_dict(
     {
@@ -66,12 +66,32 @@ def test_a_batch_without_values_is_tested_and_named(gone, form):
         assert finding.breaks_promise == (kind == "missing")
 
 
-def test_without_a_schema_it_is_still_refused():
-    with pytest.raises(ColumnError, match="entirely missing"):
-        cn.AdaDetect("logistic").detect(draw(200, "dose").drop(columns="when"), draw(60))
+def test_without_a_schema_a_sample_that_lacks_it_is_refused_and_two_are_not():
+    null, test = draw(200, "dose").drop(columns="when"), draw(60).drop(columns="when")
+    with pytest.raises(ColumnError, match="X_null: entirely missing, in all 200 rows"):
+        cn.AdaDetect("logistic").detect(null, test)
+    with pytest.raises(ColumnError, match="X_test: entirely missing, in all 200 rows"):
+        cn.AdaDetect("logistic").detect(test, null)
+    with pytest.warns(DataWarning, match="'dose' has no value in any row and is left out"):
+        found = cn.AdaDetect("logistic").detect(null, test.assign(dose=None))
+    without = [rows.drop(columns="dose") for rows in (null, test)]
+    alone = cn.AdaDetect("logistic").detect(*without)
+    assert found.scores.tobytes() == alone.scores.tobytes()
     strict = cn.Schema.from_dict(SCHEMA.to_dict() | {"dose": "number"})
-    with pytest.raises(ColumnError, match="entirely missing"):
+    with pytest.raises(ColumnError, match="'dose' has 60 missing values"):
         cn.AdaDetect("logistic", schema=strict).detect(draw(200), draw(60, "dose"))
+
+
+@pytest.mark.parametrize("n_present", [2, 100])
+def test_few_values_may_all_be_in_one_sample(n_present):
+    null, test = draw(200).drop(columns="when"), draw(20, "dose").drop(columns="when")
+    null.loc[n_present:, "dose"] = None
+    if n_present == 100:  # by chance once in a thousand draws: a mistake
+        with pytest.raises(ColumnError, match="X_test: entirely missing"):
+            cn.AdaDetect("logistic").detect(null, test)
+        return
+    found = cn.AdaDetect("logistic").detect(null, test)
+    assert not [one for one in found.warnings if one.columns == ("dose",)]
 
 
 def test_an_array_without_values_in_a_column():

@@ -10,10 +10,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import conovel as cn
-from conovel.errors import ColumnError, FileError, InputError
+from conovel.errors import ColumnError, DataWarning, FileError, InputError
 from conovel.rows.columns import Numbers, Texts
 from conovel.rows.pairs import read_pair
-from conovel.rows.schemas import Profile
+from conovel.rows.profiles import Profile
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")  # rows are few
 
@@ -72,20 +72,20 @@ def test_parts_of_a_date():
 def test_texts_in_iso_8601_are_dates(zone):
     frame = pd.DataFrame({"when": [f"2026-03-0{i}T10:00:00{zone}" for i in range(1, 9)]})
     frame["x"] = np.arange(8.0)
-    with pytest.raises(ColumnError, match="'when' holds dates"):
-        read_pair(frame, frame)
+    with pytest.warns(DataWarning, match="'when' holds dates and is left out"):
+        assert read_pair(frame, frame)[0].columns == ("x",)
     hours, _ = read_pair(frame, frame + {"when": "", "x": 9}, {"when": "date"})
     assert set(hours.values[:, 1]) == {8.0 if zone == "+02:00" else 10.0}
 
 
-def test_ids_dates_and_free_text_are_refused_with_the_option():
+@pytest.mark.filterwarnings("ignore:X_null and X_test. 'when' holds dates")
+def test_ids_and_free_text_are_refused_with_the_option():
     with pytest.raises(ColumnError) as raised:
         read_pair(NULL, TEST)
     said = str(raised.value)
     assert "'who' has 60 different texts in 60 rows" in said
     assert "--exclude 'who'" in said
     assert "schema={'who': 'ignore'}" in said
-    assert "--kind 'when=date'" in said
 
 
 def test_objects_dates_and_durations():
@@ -201,7 +201,7 @@ def test_fit_and_predict_take_tables():
 
 
 def test_a_profile_does_not_depend_on_how_the_rows_are_cut(monkeypatch):
-    monkeypatch.setattr("conovel.rows.schemas.MOST_KEPT", 8)
+    monkeypatch.setattr("conovel.rows.profiles.MOST_KEPT", 8)
     values = RNG.integers(0, 40, 200)
     for column in (Numbers(values.astype(float)), Texts.of(values, [f"t{i}" for i in range(40)])):
         whole = Profile()

@@ -325,7 +325,9 @@ def test_options_are_kept_as_given_and_only_by_name():
             "agents site-000 and x do not have the same columns",
         ),
         (
-            lambda: cn.Network([*agents(), cn.Agent("x", np.full((9, 20), np.nan), 0)]).run(),
+            lambda: cn.Network(
+                [*agents(), cn.Agent("x", np.full((9, 20), np.nan), -np.ones((9, 20)))]
+            ).run(),
             ColumnError,
             "agent x: X_null: entirely missing",
         ),

@@ -17,7 +17,7 @@ from support.roles import (
 )
 
 import conovel as cn
-from conovel.rows import schemas as inference
+from conovel.rows import profiles as inference
 
 SIZES = (60, 24)
 LEVEL = "1/5"

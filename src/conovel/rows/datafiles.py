@@ -364,10 +364,3 @@ def _require_values(name: str, files: Sequence[DataFile]) -> None:
                 f"{file.path}: not numeric: {name!r} ({kind}): encode it as numbers or leave it"
                 f" out with --exclude {name!r}"
             )
-    if name in files[0].reading.missing:
-        return
-    if all(pa.types.is_null(file.feature_type(name)) for file in files):
-        raise ColumnError(
-            f"{files[0].path}: column {name!r} is entirely missing: leave the column out or fill"
-            " it in"
-        )

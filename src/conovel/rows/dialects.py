@@ -49,7 +49,7 @@ class ReadingOptions:
     texts: tuple[str, ...] = ()
     # Columns that are read if they are there, and are no features: a schema was made from them
     also: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()  # columns that may have no value at all
+    missing: tuple[str, ...] = ()  # columns that need not be there
     is_whole: bool = False  # whether a schema names all columns, so that any other is a mistake
     unpacked: str | None = None  # what a file may take in memory, see conovel.rows.unpacked
 

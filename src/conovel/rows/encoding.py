@@ -89,10 +89,17 @@ class Encoder(FeatureMap):
 
     def encode(self, columns: Mapping[str, RawColumn], name: str) -> list[Vector]:
         """Give the features of some rows, each as a vector."""
+        columns = self.completed(columns)
         features: list[Vector] = []
         for column in self.schema.used:
             features += _ENCODERS[column.kind](column, columns[column.name], name)
         return features
+
+    def completed(self, columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
+        """Add the columns that are not there: all their values are missing."""
+        absent = [c.name for c in self.schema.used if c.missing and c.name not in columns]
+        n = len(next(iter(columns.values()), ()))
+        return {**columns, **{name: Numbers(np.full(n, np.nan)) for name in absent}}
 
     def encode_frame(self, frame: nw.DataFrame[Any], name: str) -> list[Vector]:
         """Give the features of the rows of a frame, each as a vector."""
@@ -130,6 +137,7 @@ class Encoder(FeatureMap):
         values came, or the word for texts.
         """
         kinds: list[str] = []
+        samples = [self.completed(sample) for sample in samples]
         for column in self.schema.used:
             held = [sample[column.name] for sample in samples]
             own = set().union(*(raw.kinds for raw in held))
@@ -154,6 +162,7 @@ class Encoder(FeatureMap):
     def kinds(self, columns: Mapping[str, RawColumn]) -> tuple[str, ...]:
         """Name the numeric type in which each feature came."""
         kinds_here: list[str] = []
+        columns = self.completed(columns)
         for column in self.schema.used:
             raw = columns[column.name]
             own = raw.kind if column.kind == "number" and isinstance(raw, Numbers) else "float64"

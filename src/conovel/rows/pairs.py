@@ -19,9 +19,9 @@ from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.encoding import Encoder, contents_of
 from conovel.rows.frames import read_frames
+from conovel.rows.profiles import profiles_of
 from conovel.rows.samples import Table, as_frame, as_table, chosen_columns, read_rows, read_sample
 from conovel.rows.schemas import (
-    Profile,
     SchemaLike,
     as_schema,
     changes_numbers,
@@ -151,13 +151,12 @@ def known_features(
     """Give known novelties in the features of the other rows."""
     encoder = like.encoder
     if isinstance(encoder, Encoder):
-        names = tuple(column.name for column in encoder.schema.used)
         # Few rows may all lack a value that other rows lack, too.
-        table = as_table(read_sample(X_known, "X_known", names, encoder.schema))
+        table = as_table(read_sample(X_known, "X_known", None, encoder.schema))
         plain = like.kinds or ("float64",) * like.width
         kinds = encoder.kinds_of_columns(plain)
         of_numbers = {c.name: kinds[c.name] for c in encoder.schema.used if c.kind == "number"}
-        columns = _aligned([table], of_numbers)
+        columns = aligned([table], of_numbers)
         [rows] = _all_encoded([table], columns, encoder.schema, ["X_known"])
         return rows.values
     sample = read_sample(X_known, "X_known", like.columns, given)
@@ -202,7 +201,7 @@ def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str])
         as_table(read_sample(sample, name, None, schema))
         for sample, name in zip(samples, names, strict=True)
     ]
-    columns = _aligned(tables)
+    columns = aligned(tables)
     kinds = Encoder(schema).kinds_to_keep(columns)
     encoded = _all_encoded(tables, columns, schema, names)
     return [replace(rows, kinds=kinds) for rows in encoded]
@@ -210,12 +209,13 @@ def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str])
 
 def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) -> Rows:
     """Check one sample and give its features as those of rows that were encoded before."""
-    table = as_table(read_sample(sample, name, None, schema))
+    columns = [column.name for column in schema.used]  # all were there before
+    table = as_table(read_sample(sample, name, columns, schema))
     before = Encoder(schema).kinds_of_columns(kinds)
     for label, raw in table.values.items():
         if schema[label].kind == "number" and isinstance(raw, Numbers):
             require_kept_kind(before[label], raw.kind, f"column {label!r}", name)
-    [rows] = _all_encoded([table], _aligned([table], before), schema, [name])
+    [rows] = _all_encoded([table], aligned([table], before), schema, [name])
     return replace(rows, kinds=tuple(kinds))
 
 
@@ -277,13 +277,14 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
 def infer_from(rows: Sequence[Any], kinds: SchemaLike) -> Schema:
     """Make a schema from one sample or several, as one multiset of rows."""
     given = as_schema(kinds)
+    of_samples = ("X_null", "X_test", "X_known")[: len(rows)]
     samples = [read_sample(rows[0], "X_null", None, given)]
-    for others, name in zip(rows[1:], ("X_test", "X_known"), strict=False):
+    for others, name in zip(rows[1:], of_samples[1:], strict=True):
         samples.append(read_sample(others, name, samples[0].columns, given))
-    columns = _aligned(list(map(as_table, samples)))
+    columns = aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given
-    inferred = _inferred(columns, given)
+    inferred = _inferred(columns, given, of_samples)
     names = tuple(column.name for column in inferred.used)
     seen = (contents_of([sample[name] for name in names]) for sample in columns)
     return replace(inferred, made_from=MadeFrom(names, tuple(seen)))
@@ -298,7 +299,7 @@ def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
             raise needs_schema(error) from None
 
 
-def _aligned(
+def aligned(
     samples: Sequence[Table], before: Mapping[str, str] | None = None
 ) -> list[dict[str, RawColumn]]:
     """Give each column one form in all samples: texts where any has texts, or one type of number.
@@ -335,7 +336,7 @@ def stacked(first: Rows | Table, second: Rows | Table) -> Rows | Table:
     tables = [as_table(first), as_table(second)]
     if first.columns is not None:
         tables[1] = replace(tables[1], values={n: tables[1].values[n] for n in first.columns})
-    above_columns, below_columns = _aligned(tables)
+    above_columns, below_columns = aligned(tables)
     columns: dict[str, RawColumn] = {}
     for name, above_raw in above_columns.items():
         below_raw = below_columns[name]
@@ -359,20 +360,17 @@ def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
 
 
 def _inferred(
-    samples: Sequence[Mapping[str, RawColumn]], kinds: Mapping[str, Any] | None
+    samples: Sequence[Mapping[str, RawColumn]],
+    kinds: Mapping[str, Any] | None,
+    names: Sequence[str] = ("X_null", "X_test"),
 ) -> Schema:
-    profiles: dict[str, Profile] = {}
-    for name in samples[0]:
-        profiles[name] = Profile()
-        for sample in samples:
-            profiles[name].join(Profile.of(sample[name]))
-    return schema_from(profiles, kinds, "X_null and X_test" if len(samples) > 1 else "X_null")
+    return schema_from(profiles_of(samples, names), kinds, " and ".join(names[:2]))
 
 
 def _encode(
     null: Table, test: Table, given: Schema | Mapping[str, Any] | None
 ) -> tuple[Rows, Rows]:
-    columns = _aligned([null, test])
+    columns = aligned([null, test])
     schema = given if isinstance(given, Schema) else _inferred(columns, given)
     normals, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
     return normals, tests

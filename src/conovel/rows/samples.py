@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +72,7 @@ def read_sample(
         values, kinds = array_values(sample, name)
         require_finite(values, None, name, may_be_missing=True)
         if np.isnan(values.sum()):  # a sum is a number unless a value is missing
-            read = _numbered(values, kinds, name, schema)
+            read = _numbered(values, kinds)
         else:
             read = Rows(as_clean(values), kinds=kinds)
     else:
@@ -85,17 +85,10 @@ def read_sample(
     return replace(read, contents=contents_of_frame(frame, names))  # of columns to ignore, too
 
 
-def _numbered(
-    values: NDArray[np.float64],
-    kinds: Sequence[str],
-    name: str,
-    schema: Schema | Mapping[str, Any] | None,
-) -> Table:
+def _numbered(values: NDArray[np.float64], kinds: Sequence[str]) -> Table:
     """Read an array with missing values: its columns have numbers for names."""
     numbered = enumerate(zip(values.T, kinds, strict=True))
-    held = {str(j): Numbers(column, kind) for j, (column, kind) in numbered}
-    _check_table(held, name, may_be_missing(schema) if len(values) > 1 else held)
-    return Table(held)
+    return Table({str(j): Numbers(column, kind) for j, (column, kind) in numbered})
 
 
 def _read_frame(
@@ -105,7 +98,10 @@ def _read_frame(
     schema: Schema | Mapping[str, Any] | None,
 ) -> Rows | Table:
     wanted, ignored = columns_of(schema)
-    columns = columns or wanted
+    if columns is None and wanted is not None:
+        # A column that the schema says may be missing need not be there.
+        gone = may_be_missing(schema).difference(map(str, frame.columns))
+        columns = [label for label in wanted if label not in gone]
     if ignored:
         kept = [j for j, label in enumerate(frame.columns) if str(label) not in ignored]
         frame = frame[:, kept]
@@ -116,7 +112,10 @@ def _read_frame(
         label: read_series(frame[:, j], f"{name}: column {label!r}")
         for j, label in enumerate(labels)
     }
-    _check_table(held, name, may_be_missing(schema))
+    numbers = {label: raw.values for label, raw in held.items() if isinstance(raw, Numbers)}
+    if numbers:
+        matrix = np.stack(list(numbers.values()), axis=1)
+        require_finite(matrix, list(numbers), name, may_be_missing=True)
     return Table(held, frame)
 
 
@@ -135,19 +134,10 @@ def as_table(sample: Rows | Table) -> Table:
     return Table(dict(zip(names, numbers, strict=True)), sample.frame, sample.contents)
 
 
-def _check_table(columns: Mapping[str, RawColumn], name: str, may_miss: Collection[str]) -> None:
-    empty = [
-        f"column {label!r}"
-        for label, raw in columns.items()
-        if label not in may_miss
-        and (not raw.levels if isinstance(raw, Texts) else np.isnan(raw.values).all())
-    ]
-    if empty:
-        raise entirely_missing(name, empty, len(next(iter(columns.values()))))
-    numbers = {label: raw.values for label, raw in columns.items() if isinstance(raw, Numbers)}
-    if numbers:
-        matrix = np.stack(list(numbers.values()), axis=1)
-        require_finite(matrix, list(numbers), name, may_be_missing=True)
+def completed(table: Table, columns: Sequence[str]) -> Table:
+    """Give a table these columns; one that it does not have is missing in all rows."""
+    gone = Numbers(np.full(len(table), np.nan))
+    return replace(table, values={name: table.values.get(name, gone) for name in columns})
 
 
 def part_of(sample: Rows | Table, rows: NDArray[np.intp]) -> Rows | Table:

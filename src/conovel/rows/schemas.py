@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from conovel.errors import ColumnError, DataWarning, FileError, InputError
-from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.dialects import ReadingOptions
-from conovel.rows.spelling import require_one_meaning, spell_number, spells_number, zone_kind
-from conovel.scorers.content import hash_columns
+from conovel.rows.profiles import Profile
+from conovel.rows.spelling import require_one_meaning, spells_number
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
 from conovel.stats.words import listed, not_there
 
@@ -127,138 +123,13 @@ def needs_schema(error: ColumnError) -> ColumnError:
     )
 
 
-MOST_KEPT = 4096  # different values that a profile keeps
 MOST_LEVELS = 100  # of a category, besides one for the rare levels
 _RARE_ROWS = 10  # fewer rows than this have a rare level
 _FEW_TEXTS = 20  # so many different texts are always a category
 _BUCKETS = 32  # of a category with more values than a profile keeps
 _MOST_NAMED = 5  # how many columns an error spells out
-
-
-@dataclass(eq=False)
-class Profile:
-    """What is to be known of a column to say what it is; profiles of parts can be joined.
-
-    Attributes
-    ----------
-    n, n_missing : int
-        Rows, and those without a value.
-    counts : dict
-        How often each of some values occurs: those with the smallest hashes, whole numbers of
-        rows, because a value that is kept in the end was kept whenever it occurred.
-    spells_numbers, spells_times, is_date : bool
-        What all texts of the column are.
-    """
-
-    n: int = 0
-    n_missing: int = 0
-    counts: dict[Any, tuple[int, int]] = field(default_factory=dict)  # value: (hash, rows)
-    is_cut: bool = False
-    has_numbers: bool = False
-    has_texts: bool = False
-    spells_numbers: bool = True
-    spells_times: bool = True
-    is_bool: bool = True
-    moments: frozenset[str] = frozenset()  # with a time zone, without one, or both
-
-    @classmethod
-    def of(cls, column: RawColumn) -> Profile:
-        """Look at some rows of a column."""
-        return _of_numbers(column) if isinstance(column, Numbers) else _of_texts(column)
-
-    def join(self, other: Profile) -> None:
-        """Take in what was seen of further rows."""
-        for value, (hash_, rows) in other.counts.items():
-            self.counts[value] = (hash_, rows + self.counts.get(value, (0, 0))[1])
-        self.n, self.n_missing = self.n + other.n, self.n_missing + other.n_missing
-        self.is_cut |= other.is_cut
-        self.has_numbers |= other.has_numbers
-        self.has_texts |= other.has_texts
-        self.spells_numbers &= other.spells_numbers
-        self.spells_times &= other.spells_times
-        self.is_bool &= other.is_bool
-        self.moments |= other.moments
-        self._cut()
-
-    def _cut(self) -> None:
-        if len(self.counts) > MOST_KEPT:
-            kept = sorted(self.counts.items(), key=lambda item: (item[1][0], str(item[0])))
-            self.counts, self.is_cut = dict(kept[:MOST_KEPT]), True
-
-    @property
-    def n_values(self) -> int:
-        """How many different values there are; about so many where not all are kept."""
-        if not self.is_cut:
-            return len(self.counts)
-        largest = max(hash_ for hash_, _ in self.counts.values())
-        estimate = int((MOST_KEPT - 1) * 2.0**64 / (largest + 1))
-        return min(estimate, self.n - self.n_missing)
-
-    @property
-    def kind(self) -> str:
-        """The kind of the column by its values."""
-        if not self.has_texts:
-            return "boolean" if self.is_bool else "number"
-        if self.spells_numbers:
-            return "number"
-        return "date" if self.spells_times and not self.has_numbers else "category"
-
-    def median(self) -> float:
-        """Give the middle one of the values that are kept, by their rows; a value that occurs."""
-        pairs = sorted((float(value), rows) for value, (_, rows) in self.counts.items())
-        total, seen = sum(rows for _, rows in pairs), 0
-        for value, rows in pairs:
-            seen += rows
-            if 2 * seen >= total:
-                return value
-        return 0.0
-
-    def texts(self) -> list[tuple[str, int]]:
-        """Give the values as texts with their rows, the most frequent ones first."""
-        rows_of: dict[str, int] = {}
-        for value, (_, rows) in self.counts.items():
-            text = value if isinstance(value, str) else spell_number(value)
-            rows_of[text] = rows_of.get(text, 0) + rows
-        return sorted(rows_of.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _of_numbers(column: Numbers) -> Profile:
-    present = column.values[~np.isnan(column.values)] + 0.0
-    values, rows = np.unique(present, return_counts=True)
-    hashes = hash_columns([values], values.size)
-    counts, is_cut = _smallest(values.tolist(), hashes, rows)
-    n, missing = len(column), len(column) - present.size
-    is_bool = column.kind == "bool"
-    return Profile(n, missing, counts, is_cut, has_numbers=present.size > 0, is_bool=is_bool)
-
-
-def _of_texts(column: Texts) -> Profile:
-    numbers = column.as_numbers if column.levels else None
-    rows = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
-    digests = (hashlib.blake2b(level.encode(), digest_size=8).digest() for level in column.levels)
-    hashes = np.array([int.from_bytes(d, "little") for d in digests], dtype=np.uint64)
-    values: Sequence[Any] = column.levels
-    spells_times = column.is_date or (numbers is None and column.as_times is not None)
-    counts, is_cut = _smallest(values, hashes, rows)
-    return Profile(
-        len(column),
-        int((column.codes < 0).sum()),
-        counts,
-        is_cut,
-        has_texts=bool(column.levels),
-        spells_numbers=numbers is not None or not column.levels,
-        spells_times=spells_times or not column.levels,
-        is_bool=not column.levels,
-        moments=frozenset(filter(None, map(zone_kind, column.levels))),
-    )
-
-
-def _smallest(
-    values: Sequence[Any], hashes: NDArray[np.uint64], rows: NDArray[np.int64]
-) -> tuple[dict[Any, tuple[int, int]], bool]:
-    kept = np.argsort(hashes, kind="stable")[:MOST_KEPT].tolist()
-    counts = {values[i]: (int(hashes[i]), int(rows[i])) for i in kept}
-    return counts, len(values) > MOST_KEPT
+# Such as 3/1/2026, 01.03.2026 10:00 or 2026/03/01 10:00 PM, of which nobody can tell the parts
+_OTHER_DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(,?[ T]\d{1,2}:\d{2}.*)?")
 
 
 def schema_from(
@@ -280,7 +151,10 @@ def schema_from(
         if key in ignored:
             continue
         require_one_meaning(profile.moments, f"{name}: column {key!r}")
-        if key not in kinds and (why := _no_feature(key, profile)):
+        if key not in kinds and (why := _left_out(key, profile)):
+            warnings.warn(f"{name}: {why}", DataWarning, stacklevel=4)
+            ignored.append(key)
+        elif key not in kinds and (why := _no_feature(key, profile)):
             refused.append(why)
         else:
             if key not in kinds and profile.kind == "category":
@@ -297,15 +171,29 @@ def kind_of_column(given: Any) -> Any:
     return given.get("kind") if isinstance(given, Mapping) else given
 
 
+def _left_out(key: str, profile: Profile) -> str:
+    """Say why a column is left out without being asked; nothing if it is not."""
+    if profile.n == profile.n_missing:
+        return f"{key!r} has no value in any row and is left out"
+    in_order = f"(conovel check --order '{key}', or check(X_null, order={key!r}))"
+    if profile.kind == "date":
+        return (
+            f"{key!r} holds dates and is left out, because later rows have later dates even if"
+            f" they are normal: ask for its weekday and hour (--kind '{key}=date', or"
+            f" schema={{{key!r}: 'date'}}), or see how the columns change in its order {in_order}"
+        )
+    if profile.kind == "category" and all(_OTHER_DATE.fullmatch(str(v)) for v in profile.counts):
+        return (
+            f"{key!r} looks like dates and is left out: write them like 2026-03-01 or"
+            " 2026-03-01T10:00:00, and they can be asked for"
+        )
+    return ""
+
+
 def _no_feature(key: str, profile: Profile) -> str:
     """Say why a column is no feature by itself, and what to do; nothing if it is one."""
     spelled = f"'\"{key}\"'" if "," in key else repr(key)
     leave_out = f"leave it out (--exclude {spelled}, or schema={{{key!r}: 'ignore'}})"
-    if profile.kind == "date":
-        return (
-            f"{key!r} holds dates: {leave_out}, or ask for its weekday and hour"
-            f" (--kind '{key}=date', or schema={{{key!r}: 'date'}})"
-        )
     present = profile.n - profile.n_missing
     n_values = profile.n_values
     if profile.kind == "category" and n_values > max(_FEW_TEXTS, present / 3):

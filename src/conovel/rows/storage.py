@@ -143,7 +143,9 @@ def pick_features(
             )
         if not columns:
             raise ColumnError(f"{null} has no feature columns")
-    return agree_on_features([normals, tests], require_features(columns, id_column), stacklevel=4)
+    # A column that the schema says may be missing need not be there, in either sample.
+    wanted = [c for c in columns if c in present or c not in reading.missing]
+    return agree_on_features([normals, tests], require_features(wanted, id_column), stacklevel=4)
 
 
 def require_features(columns: Sequence[str], id_column: str | None) -> list[str]:

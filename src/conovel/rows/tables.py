@@ -7,6 +7,7 @@ model is fitted. Samples that are compared get one numeric type for each column,
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from conovel.errors import (
 )
 from conovel.scorers.content import content_hash
 from conovel.spec.made_from import Contents
+from conovel.spec.schema import missing_feature
 from conovel.stats.ranks import as_array
 from conovel.stats.words import joined
 
@@ -146,10 +148,28 @@ def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
     return names
 
 
-def entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
+def chance_of_none(n: int, n_others: int, n_present: int) -> float:
+    """Return the chance that n rows have no value of a column, if all orders are equally likely.
+
+    There are n_others rows more, and n_present rows of all have a value.
+
+    Examples
+    --------
+    >>> chance_of_none(1, 9, 9), chance_of_none(2, 2, 2), chance_of_none(5, 3, 4)
+    (0.1, 0.16666666666666666, 0.0)
+    """
+    if n_present > n_others:
+        return 0.0
+    # C(n_others, k) / C(n + n_others, k)
+    logs = map(math.lgamma, (n_others + 1, n + n_others - n_present + 1))
+    less = map(math.lgamma, (n + n_others + 1, n_others - n_present + 1))
+    return round(math.exp(sum(logs) - sum(less)), 16)
+
+
+def entirely_missing(name: str, labels: Sequence[str], n: int) -> MissingValueError:
     """Say that columns have no value at all."""
     where = "the one row that was read" if n == 1 else f"all {n:,} rows that were read"
-    return ColumnError(
+    return MissingValueError(
         f"{name}: entirely missing, in {where}:"
         f" {joined(labels)}: leave the column out or fill it in"
     )
@@ -194,7 +214,16 @@ def warn_constant(null: Rows, test: Rows) -> None:
     if null.encoder is None:
         constant = [column_label(null.columns, j) for j in np.flatnonzero(low == high).tolist()]
     else:
-        constant = [f"column {c!r}" for c in null.encoder.constant_columns(low == high)]
+        # Other agents may have values of a column that is missing in all rows.
+        gone = {
+            source
+            for source, feature, least in zip(
+                null.encoder.source, null.encoder.features, low.tolist(), strict=True
+            )
+            if least == 1 and feature == missing_feature(source)
+        }
+        unchanged = null.encoder.constant_columns(low == high)
+        constant = [f"column {c!r}" for c in unchanged if c not in gone]
     if (low == high).all():
         raise ColumnError("every column is constant: there is nothing to tell rows apart by")
     if constant:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, ConovelError, InputError
 from conovel.protocol.messages import as_name
-from conovel.rows.pairs import KnownRows, read_with_known
-from conovel.rows.schemas import SchemaLike
+from conovel.rows.pairs import KnownRows, aligned, read_with_known
+from conovel.rows.profiles import joined_profiles, profiles_of
+from conovel.rows.samples import Table, as_frame, as_table, completed, read_sample
+from conovel.rows.schemas import SchemaLike, schema_from
 from conovel.rows.tables import Rows, as_ids, unify
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.estimators import ScorerLike
@@ -24,6 +26,7 @@ from conovel.spec.run_spec import RunSpec, agent_seeds, as_agent_seed
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.settings import Bits
 from conovel.spec.shown import Shown
+from conovel.stats.words import listed
 
 INHERIT: Any = "as the network"
 
@@ -148,6 +151,89 @@ class AgentRows:
             own.privacy.require_small_delta(len(self.null) + len(self.test))
         candidates = tuple(as_candidates(self.scorer, seed))
         return SiteWork(own, candidates, n_agents, group_rows=self.group_rows)
+
+
+def with_one_schema(
+    agents: Sequence[Agent], given: SchemaLike
+) -> tuple[list[Agent], Schema | None]:
+    """Read the rows, and make one schema of all agents' rows where they need one.
+
+    They do where a column is no plain number, or where an agent does not have it: then it is
+    missing there. `given` is None, or kinds of columns; of all columns they are a schema.
+    """
+    kinds = given if isinstance(given, Mapping) else None
+    if kinds is not None and all(_names(agent.X_null) <= set(kinds) for agent in agents):
+        return list(agents), Schema.from_dict(kinds)
+    pairs: dict[str, tuple[Rows | Table, Rows | Table]] = {}
+    for agent in agents:
+        try:
+            null = read_sample(agent.X_null, "X_null", None, kinds)
+            pairs[agent.name] = null, read_sample(agent.X_test, "X_test", null.columns, kinds)
+        except ConovelError as error:
+            raise type(error)(f"agent {agent.name}: {error}") from error
+    read = [
+        replace(agent, X_null=pairs[agent.name][0], X_test=pairs[agent.name][1])
+        for agent in agents
+    ]
+    tables = {name: (as_table(null), as_table(test)) for name, (null, test) in pairs.items()}
+    columns = list(dict.fromkeys(c for null, _ in tables.values() for c in null.values))
+    is_alike = all(list(table.values) == columns for pair in tables.values() for table in pair)
+    is_plain = all(isinstance(sample, Rows) for pair in pairs.values() for sample in pair)
+    has_names = all(null.columns is not None for null, _ in pairs.values())
+    shared = set(columns).intersection(*(null.values for null, _ in tables.values()))
+    if not is_alike and not has_names:
+        return list(agents), None
+    if not shared:
+        raise ColumnError(
+            f"the agents have no column in common: {agents[0].name} has {listed(columns, 5)}"
+        )
+    if is_plain and is_alike and not kinds:
+        return read, None
+    _refuse_spellings({name: null.values for name, (null, _) in tables.items()})
+    whole = {
+        name: (completed(null, columns), completed(test, columns))
+        for name, (null, test) in tables.items()
+    }
+    return read, infer_for_all(whole, kinds)
+
+
+def infer_for_all(
+    agents: Mapping[str, tuple[Table, Table]], kinds: Mapping[str, Any] | None
+) -> Schema:
+    """Make the schema of a network from the rows of all agents, as one multiset.
+
+    Proof: Corollary 4 (docs/theory.md#cor-tables).
+
+    Every agent has both its samples, with the same columns as the others. It keeps nothing of what
+    it was made from: no exchange of rows changes it.
+    """
+    columns = iter(aligned([table for pair in agents.values() for table in pair]))
+    seen = []
+    for name in agents:
+        try:
+            seen.append(profiles_of([next(columns), next(columns)], ("X_null", "X_test")))
+        except ColumnError as error:
+            raise type(error)(f"agent {name}: {error}") from None
+    return schema_from(joined_profiles(seen), kinds, "the agents")
+
+
+def _names(sample: Any) -> set[str]:
+    frame = as_frame(sample, "X_null")
+    numbers = range(getattr(sample, "shape", (0,))[-1])
+    return set(map(str, numbers if frame is None else frame.columns))
+
+
+def _refuse_spellings(columns: Mapping[str, Collection[str]]) -> None:
+    """Refuse names of columns that two agents write in two ways."""
+    spelled: dict[str, tuple[str, str]] = {}
+    for agent, names in columns.items():
+        for name in names:
+            first, other = spelled.setdefault("".join(name.split()).casefold(), (name, agent))
+            if first != name and first not in names:
+                raise ColumnError(
+                    f"agent {other} has the column {first!r}, and {agent} the column {name!r}:"
+                    " give it one name"
+                )
 
 
 def read_agents(

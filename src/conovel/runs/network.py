@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from conovel.errors import InputError
 from conovel.protocol.certificates import refuse_uncovered
 from conovel.rows.schemas import SchemaLike, as_whole_schema
-from conovel.runs.agents import Agent, as_agents, name_models, open_sites, read_agents
+from conovel.runs.agents import (
+    Agent,
+    as_agents,
+    name_models,
+    open_sites,
+    read_agents,
+    with_one_schema,
+)
 from conovel.runs.certificates import as_certain, flag_run_certified
 from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_ledger
 from conovel.runs.network_run import Phase, as_dropouts, check_sites, run_network, with_checks
@@ -18,6 +26,7 @@ from conovel.runs.results import NetworkRun
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.schema import Schema
 from conovel.spec.settings import Bits, PrivacyLike
 from conovel.spec.shown import Shown
 from conovel.stats.levels import Level, RandomState, as_callback, as_seed, as_whole
@@ -84,10 +93,12 @@ class Network(Shown):
         revealed. With liars counts are always committed. Without liars both decide alike.
     reveal_to : {"coordinator", "members"}
         Who sees what is revealed in committed counting.
-    schema : Schema, path or None
+    schema : Schema, path, mapping or None
         What the columns are, where they are not all plain numbers. All agents have the same, so
-        that their models are about the same features; :func:`conovel.infer_schema` makes one, and
-        says from which rows.
+        that their models are about the same features. What is not said follows from the rows of
+        all agents as one multiset; with `privacy` or a `ledger` all must be said. A column that
+        an agent does not have is missing there. Between organisations
+        :func:`conovel.infer_schema` makes one, and says from which rows.
     privacy : float, str or None
         ε of differential privacy for the models that each agent sends, or in the regime `together`
         for its sums; or a text "ε,δ"; δ is 1e-6 if it is not given. Noise from the operating
@@ -173,6 +184,9 @@ class Network(Shown):
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
+        return self._spec(None if self.schema is None else as_whole_schema(self.schema))
+
+    def _spec(self, schema: Schema | None) -> RunSpec:
         if self.ties != "against":
             raise InputError(
                 "ties='random' is for one site, AdaDetect(ties='random'): the agents of a network"
@@ -191,7 +205,7 @@ class Network(Shown):
             liars=self.liars,
             counting=self.counting,
             reveal_to=self.reveal_to,
-            schema=None if self.schema is None else as_whole_schema(self.schema),
+            schema=schema,
             privacy=self.privacy,
             masks=self.masks,
             names_models=name_models(self.agents, self.scorer),
@@ -226,7 +240,11 @@ class Network(Shown):
         """
         tell = as_callback(on_stage, "on_stage")
         note = as_callback(on_finding, "on_finding")
-        spec, agents = self.spec(), as_agents(self.agents)
+        schema = self.schema
+        # With noise, and over batches, a schema may not follow from the rows of this run.
+        is_open = schema is None or isinstance(schema, Mapping)
+        is_open = is_open and self.privacy is None and self.ledger is None
+        spec, agents = self._spec(None) if is_open else self.spec(), as_agents(self.agents)
         sure = None
         if self.confidence is not None:
             sure = as_certain(self.confidence, spec.repeats, spec.pi0, self.ledger)
@@ -235,7 +253,10 @@ class Network(Shown):
         if self.min_group_rows is not None:
             as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")
         tell("checking rows")
-        members = read_agents(spec, agents, self.scorer, self.schema, self.min_group_rows)
+        if is_open:
+            agents, schema = with_one_schema(agents, schema)
+            spec = replace(spec, schema=schema)
+        members = read_agents(spec, agents, self.scorer, schema, self.min_group_rows)
         sites, findings = open_sites(spec, members), {}
         if check:
             tell("checking columns and their order")

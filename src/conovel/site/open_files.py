@@ -22,8 +22,8 @@ from conovel.rows.frames import ColumnValues, FrameCodec
 from conovel.rows.known_files import KnownFile, KnownTable
 from conovel.rows.pairs import KnownRows, known_features
 from conovel.rows.pieces import FileSource
+from conovel.rows.profiles import Profile, compared_profiles
 from conovel.rows.schemas import (
-    Profile,
     SchemaLike,
     changes_numbers,
     columns_read,
@@ -33,7 +33,7 @@ from conovel.rows.schemas import (
 )
 from conovel.rows.storage import pick_features
 from conovel.rows.stored import store_rows
-from conovel.rows.tables import Rows, entirely_missing, require_finite, warn_constant
+from conovel.rows.tables import Rows, require_finite, warn_constant
 from conovel.rows.work_folder import WorkFolder
 from conovel.scorers.argument import reads_frames
 from conovel.site.engines import DEFAULT_MEMORY, Engine, LocalEngine, MemoryPlan, as_memory
@@ -202,11 +202,9 @@ def infer_from_files(
     sources: Sequence[FileSource], size: int, kinds: Mapping[str, Any] | None
 ) -> Schema:
     """Infer the schema of both samples together, as from rows in memory."""
-    first, *others = (_profiles(source, size) for source in sources)
-    for other in others:
-        for name, profile in other.items():
-            first[name].join(profile)
-    return schema_from(first, kinds, " and ".join(source.path.name for source in sources))
+    profiles = [_profiles(source, size) for source in sources]
+    joined = compared_profiles(profiles, [str(source.path) for source in sources])
+    return schema_from(joined, kinds, " and ".join(source.path.name for source in sources))
 
 
 def contents_in_files(
@@ -278,9 +276,6 @@ def _profiles(source: FileSource, size: int) -> dict[str, Profile]:
             _require_no_infinity(columns, str(part.file.path))
         for name, raw in columns.items():
             profiles[name].join(Profile.of(raw))
-    for name, profile in profiles.items():
-        if profile.n and profile.n == profile.n_missing:
-            raise entirely_missing(str(source.path), [f"column {name!r}"], profile.n)
     return profiles
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.spec.findings import Finding, named
+from conovel.rows.tables import chance_of_none
+from conovel.spec.findings import Finding, named, percent
 from conovel.spec.schema import missing_feature
 from conovel.stats.words import listed
 
@@ -25,6 +26,8 @@ _LABEL_NAME = re.compile(
     r"|attacks?|faults?|failures?|defects?|malicious|intrusion)$",
     re.IGNORECASE,
 )
+_BY_CHANCE = 0.01  # likelier, a column of few values has them all in one sample
+_MOST_MOVED = 0.25  # more novelties than this are seldom
 _EXCLUDE = "leave it out with --exclude {name!r}, or drop it before the call"
 
 Matrix = NDArray[np.float64]
@@ -99,9 +102,81 @@ def _without_values(
             fix = f"nothing, if other rows have values; or {_EXCLUDE.format(name=name)}"
             yield Finding("constant", message, fix, (name,))
         elif any(gone):
+            empty, held = (null, test)[:: 1 if gone[0] else -1]
+            n_present = len(held) - int(held[:, j].sum())
+            if chance_of_none(len(empty), len(held), n_present) > _BY_CHANCE:
+                continue
             here, there = ("known normals", "test rows")[:: 1 if gone[0] else -1]
             seen = f"has no value in any of the {here}, and has values in the {there}"
             yield _missing(name, f"{named(name)} {seen}")
+
+
+def few_values(null: Matrix, test: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Give the values of a column numbers, by its features; None if they are not few."""
+    if min(len(null), len(test)) < _FEWEST_ROWS or null.shape[1] > _FEW_VALUES:
+        return None
+    some = np.unique(test, axis=0)  # most columns need no closer look
+    if len(some) > _FEW_VALUES:
+        return None
+    values, places = np.unique(np.concatenate([null, test]), axis=0, return_inverse=True)
+    if not 1 < len(values) <= min(_FEW_VALUES, (len(null) + len(test)) // 4):
+        return None
+    places = places.ravel()
+    return places[: len(null)], places[len(null) :]
+
+
+def shares_apart(null: NDArray[np.intp], test: NDArray[np.intp]) -> float:
+    """Return which share of the rows would have to change its value to make the shares equal.
+
+    Examples
+    --------
+    >>> shares_apart(np.array([0, 0, 0, 1]), np.array([0, 1, 1, 1]))
+    0.5
+    """
+    n_values = 1 + max(null.max(), test.max())
+    shares = [np.bincount(values, minlength=n_values) / values.size for values in (null, test)]
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+
+def mix_finding(
+    null: Matrix,
+    test: Matrix,
+    names: Sequence[str],
+    sources: Sequence[str],
+    mistakes: Sequence[Finding],
+) -> Finding | None:
+    """Find a column of few values with other shares in the test rows than in the known normals.
+
+    Columns with other mistakes are passed over.
+
+    Novelties that are a share π of the test rows move the shares by at most π. Allowed is π = 1/4,
+    and what chance adds: of k values, about √(k(1/n + 1/m))/2 on average.
+    """
+    worst: tuple[float, str, str] | None = None
+    explained = {name for finding in mistakes for name in finding.columns}
+    for name in dict.fromkeys(sources):
+        if name in explained:
+            continue
+        features = [j for j, source in enumerate(sources) if source == name]
+        values = few_values(null[:, features], test[:, features])
+        if values is None:
+            continue
+        moved, k = shares_apart(*values), 1 + max(part.max() for part in values)
+        chance = float(np.sqrt(k * (1 / len(null) + 1 / len(test))))
+        if moved <= _MOST_MOVED + chance or (worst and moved <= worst[0]):
+            continue
+        counts = [np.bincount(part, minlength=k) / part.size for part in values]
+        most = int(np.abs(counts[0] - counts[1]).argmax())
+        holder = null[values[0] == most] if (values[0] == most).any() else test[values[1] == most]
+        spelled = _spelled(holder[0, features], names, features)
+        parts = [percent(round(float(part[most]), 2)) for part in counts]
+        seen = f"{spelled} is {parts[0]} of the known normals and {parts[1]} of the test rows"
+        worst = moved, str(name), seen
+    if worst is None:
+        return None
+    moved, name, seen = worst
+    message = f"the values of {named(name)} have other shares: {seen}"
+    return Finding("drift", message, "", (name,), numbers={"moved": moved})
 
 
 def _disjoint(

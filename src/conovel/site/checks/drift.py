@@ -192,6 +192,17 @@ def drift_finding(
     )
 
 
+def are_apart(
+    drifting: Sequence[ColumnDrift],
+    null: NDArray[np.float64],
+    test: NDArray[np.float64],
+    names: Sequence[str],
+) -> bool:
+    """Tell whether test rows differ from known normals in a column that drifts."""
+    columns = ((names.index(one.column), one) for one in drifting)
+    return any(_gap(null[:, j], test[:, j], one) > 1 for j, one in columns)
+
+
 def settled(finding: Finding, share_flagged: float) -> Finding | None:
     """Take an undecided finding for a drift if more rows are flagged than are plausible."""
     if finding.kind != UNDECIDED:

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from conovel.rows.stored import RowSource
 from conovel.rows.tables import count_shared_rows
-from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
+from conovel.site.checks.columns import (
+    column_findings,
+    label_finding,
+    mix_finding,
+    named_label_findings,
+)
 from conovel.site.checks.drift import (
     MOST_DRAWS,
     UNDECIDED,
@@ -22,6 +27,7 @@ from conovel.site.checks.drift import (
     settled,
     stride_of,
 )
+from conovel.site.checks.remedies import Compared, in_strata, with_remedy
 from conovel.spec.findings import Finding, named, percent
 from conovel.stats.words import counted
 
@@ -121,14 +127,19 @@ def check_rows(
         *column_findings(null, test, features, sources, checked.n_null + checked.n_test),
         *named_label_findings(null, test, features, sources),
     ]
+    mixed = mix_finding(null, test, features, sources, mistakes)
     explained = {column for finding in mistakes for column in finding.columns}
     rest = [j for j, source in enumerate(sources) if source not in explained]
-    names = [features[j] for j in rest]
+    kept = null[:, rest], test[:, rest], [features[j] for j in rest], [sources[j] for j in rest]
     level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
-    drift = find_drift(null[:, rest], names, draws, stride)
+    drift = find_drift(kept[0], kept[2], draws, stride)
     drift = drift and replace(drift, n_rows=checked.n_null)
-    moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)
+    moved = drift_finding(drift, *kept[:3], level)
+    if drift is not None and moved is not None and moved.kind != UNDECIDED:
+        moved = with_remedy(moved, drift, Compared(*kept, level, draws, stride))
+    elif mixed is not None:
+        moved = replace(mixed, fix=in_strata(mixed.columns[0]))
     findings = [
         *others,
         *mistakes,
@@ -186,7 +197,8 @@ def _counts(result: SiteResult) -> tuple[int, int, int]:
 def _of_sources(finding: Finding, checked: CheckedRows) -> Finding:
     """Name the columns of the user's table instead of features."""
     source = dict(zip(checked.features, checked.sources, strict=True))
-    return replace(finding, columns=tuple(dict.fromkeys(source[f] for f in finding.columns)))
+    columns = dict.fromkeys(source.get(name, name) for name in finding.columns)
+    return replace(finding, columns=tuple(columns))
 
 
 def _shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> Finding | None:
