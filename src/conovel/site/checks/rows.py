@@ -113,8 +113,13 @@ def check_rows(
     on_finding: Callable[[Finding], None],
     *others: Finding | None,
     n_agents: int = 1,
+    presumes_alike: bool = True,
 ) -> list[Finding]:
-    """Look at the rows of a site before anything is learnt from them, and tell what was found."""
+    """Look at the rows of a site before anything is learnt from them, and tell what was found.
+
+    Without `presumes_alike` known normals need not be distributed like the tests: no drift is
+    looked for.
+    """
     null, test, features, sources = checked[:4]
     stride = checked.null_stride
     mistakes = [
@@ -126,7 +131,7 @@ def check_rows(
     names = [features[j] for j in rest]
     level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
-    drift = find_drift(null[:, rest], names, draws, stride)
+    drift = find_drift(null[:, rest], names, draws, stride) if presumes_alike else None
     drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)
     findings = [
