@@ -287,8 +287,12 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         chance = None
         if self.weights is not None:
             of_estimate = share is not None and not share and self.weights == ESTIMATE
-            others = {"pi0": pi0 is not None, "repeats": repeats > 1, "confidence": sure is not None}
-            others |= {"ties='random'": drawn, "train_fraction=0 if estimated": of_estimate}
+            others = {
+                "pi0": pi0 is not None,
+                "repeats": repeats > 1,
+                "confidence": sure is not None,
+            }
+            others |= {"ties='random'": drawn, "train_fraction=0": of_estimate}
             require_plain(self.weights, others)
             chance = draw_chance(chance_seed(seed))
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)

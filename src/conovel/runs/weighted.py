@@ -37,6 +37,18 @@ ESTIMATED = Finding(
 )
 
 
+# What weights are not combined with, and why.
+_WHY = {
+    "pi0": "no bound is proven if the share of normal rows is estimated, too",
+    "repeats": "one random number prunes the rows of one run",
+    "confidence": "a certificate needs rows that one score ranks for all",
+    "ties='random'": "equal scores count against a row, which its proof needs",
+    "train_fraction=0": "weights are estimated from the known normals that train",
+    "a ledger": "the rows of a batch are weighed against its own calibration rows",
+    "verdicts": "they need known normals that are exchangeable with the normal tests",
+}
+
+
 class RowWeights(NamedTuple):
     """Weights of the rows of both samples; None where they are to be estimated."""
 
@@ -125,12 +137,11 @@ def require_plain(weights: Any, others: dict[str, bool]) -> None:
             "weights must be a function of rows, the name of a column or 'estimate', not"
             f" {type(weights).__name__}"
         )
-    given = [name for name, is_given in others.items() if is_given]
-    if given:
-        raise InputError(
-            f"nothing is proven for weights together with {' and '.join(given)}: leave one of"
-            " them out"
-        )
+    for name, is_given in others.items():
+        if is_given:
+            raise InputError(
+                f"weights do not work with {name}: {_WHY[name]}. Leave one of them out"
+            )
 
 
 def take_weights(
@@ -147,8 +158,8 @@ def take_weights(
             frame = as_frame(sample, name)
             if frame is not None and ESTIMATE in map(str, frame.columns):
                 raise InputError(
-                    f"weights={ESTIMATE!r} estimates weights, and {name} has a column of that name:"
-                    " rename the column"
+                    f"weights={ESTIMATE!r} estimates weights, and {name} has a column of that"
+                    " name: rename the column"
                 )
         return X_null, X_test, X_known, RowWeights("estimated from the rows", None, None)
     normals, of_null = _by_column(weights, X_null, "X_null")

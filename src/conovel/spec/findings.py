@@ -42,8 +42,8 @@ class Finding:
     ----------
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "weights", "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals",
-        "known_among_tests" and "spent".
+        "weights", "shared_rows", "constant", "duplicate_ids", "thin_calibration",
+        "known_among_normals", "known_among_tests" and "spent".
     message : str
         What was seen.
     fix : str

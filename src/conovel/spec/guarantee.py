@@ -102,7 +102,7 @@ WEIGHTED = (
     " weight, and the weights were fixed before any of these rows was seen"
 )
 PRUNED = (
-    "rows were pruned by one random number, whose seed does not depend on the rows and which nobody"
+    "rows were pruned by one random number, whose seed does not depend on the rows and that nobody"
     " chose after seeing a result"
 )
 ESTIMATED = (
