@@ -14,7 +14,7 @@ from scipy.special import expit, log_expit
 from conovel.scorers.base import Matrix, Mixture, Vector
 
 _LARGEST = 20.0  # estimated weights lie between 1/20 and 20
-_MOST_SPREADS = 4.0  # values further out than so many standard deviations are drawn in
+_MOST_SPREADS = 2.0  # values further out are drawn in, so that novelties there count for less
 _PENALTY = 1.0  # of the squares of the coefficients; one is about a standard deviation
 _FEWEST_ROWS = 40  # fewer known normals all train
 _SURE = 0.9  # share of null_train below the weight from which on all rows train
