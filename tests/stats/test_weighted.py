@@ -1,6 +1,7 @@
 """Weighted decisions against their definition, over all outcomes of small cases, and simulated."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -65,6 +66,11 @@ rows = st.tuples(st.integers(0, 6), st.integers(1, 5))
 def test_decisions_follow_their_definition(calibration, tests, level, chance):
     outcome = decide(calibration, tests, level, chance)
     assert outcome.rejected.tolist() == judged(calibration, tests, level, chance).tolist()
+    m, values = len(tests), evidence(calibration, tests, level)
+    unit = chance * m / level
+    assert outcome.needs.tolist() == [
+        min(math.ceil(unit / value), m + 1) if value else m + 1 for value in values
+    ]
     whole = sum(weight for _, weight in calibration)
     for (score, weight), p_value in zip(tests, outcome.p_values, strict=True):
         above = sum(w for s, w in calibration if s >= score)

@@ -167,8 +167,8 @@ def weighted_step_up(
         last = bisect_right(heaviest, -weight) - 1
         if last >= place:
             share = unit.numerator * (above[last] + weight)
-            needed = -(-share // (unit.denominator * (total + weight)))
-            needs[i] = min(needed, m + 1)
+            # At most R at the place, because the condition holds there, and so at most m.
+            needs[i] = -(-share // (unit.denominator * (total + weight)))
     return WeightedStepUp(rejected_by_needs(needs), needs, p_values)
 
 
