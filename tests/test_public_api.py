@@ -18,7 +18,8 @@ from conovel.models.wire import Surrogate
 # A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
-    max_train_rows=100000, repeats=1, schema=None, confidence=None, ties='against')
+    max_train_rows=100000, repeats=1, schema=None, confidence=None, ties='against',
+    weights=None)
 AdaDetect.decision_function(X)
 AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
     ledger=None, verdicts=None, name=None, check=True)
@@ -99,6 +100,7 @@ Detection.selection
 Detection.summary()
 Detection.times_flagged
 Detection.to_frame()
+Detection.weighted
 Drift(n_rows, p_value, columns, places, traces)
 Drift.drifting(level=Fraction(1, 100))
 Drift.trace(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -79,6 +80,11 @@ if TYPE_CHECKING:
     ties="against: calibration rows with the score of a test row count against it. random: equal"
     " scores are ordered at random, which finds more where many are equal; equal rows may then get"
     " different answers. For rows in memory only.",
+    weights="Where normal rows of the test file are not distributed like the known normals (other"
+    " branches, another season), but it is known how much more often each occurs there: the"
+    " column of both files that has this number, above 0. The score does not use it, and the"
+    " guarantee stays exact. `estimate` learns it from the rows; the guarantee then is approximate"
+    " only. For rows in memory only.",
     memory="Read the files in pieces and use at most this much memory, such as 1GB; large files"
     " are always read in pieces. The results are the same, and an interrupted run can be"
     " continued.",
@@ -118,6 +124,7 @@ def detect(
     max_train_rows: int = 100_000,
     repeats: int = 1,
     ties: str = "against",
+    weights: str | None = None,
     memory: str | None = None,
     engine: str = "local",
     scheduler: str | None = None,
@@ -161,6 +168,9 @@ def detect(
         reasons,
         keep_columns,
     )
+    files = files._replace(
+        weights=_as_weights(weights, detector, ledger, verdicts, memory, engine)
+    )
     if verdicts is not None or learn is not None:
         from conovel.cli.verdicts import open_for_detect  # noqa: PLC0415
 
@@ -186,6 +196,7 @@ def detect(
                 options.agreed_schema(),
                 confidence,
                 ties,
+                weights,
             ],
             files,
             memory,
@@ -221,6 +232,30 @@ def _refuse_pieces(memory: str | None, engine: str) -> None:
         raise InputError(
             "--memory and --engine do not work with --detector, --ledger or --verdicts"
         )
+
+
+def _as_weights(
+    weights: str | None,
+    detector: Path | None,
+    ledger: Path | None,
+    verdicts: Path | None,
+    memory: str | None,
+    engine: str,
+) -> str | None:
+    """Refuse what weights are not combined with; settings are checked later."""
+    given = {
+        "--detector": detector is not None,
+        "--ledger": ledger is not None,
+        "--verdicts": verdicts is not None,
+        "--memory": memory is not None,
+        "--engine": engine != "local",
+    }
+    if weights and (refused := [name for name, is_given in given.items() if is_given]):
+        raise InputError(
+            f"--weights does not work with {' and '.join(refused)}: one batch of rows in memory is"
+            " weighed, and nothing is proven for the rest"
+        )
+    return weights
 
 
 def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
@@ -262,7 +297,8 @@ def _with_normals(
         raise InputError("give the known normals with --null, or a detector with --detector")
     detector = AdaDetect(*settings)
     detector.confidence = confidence
-    if files.ledger is None and files.verdicts is None and _wants_pieces(files, memory, engine):
+    in_memory = files.ledger or files.verdicts or files.weights  # decide in memory alone
+    if not in_memory and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)
 
@@ -299,6 +335,8 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
+    if files.weights is not None:
+        reading = with_weights(reading, files)
     with stages() as show, named_samples(reading, *files.both, files.known_path):
         show.stage("reading files")
         before = state_of(files.test)
@@ -353,6 +391,15 @@ def _in_pieces(
     return result, of_files(result), result.reasons
 
 
+def with_weights(reading: ReadingOptions, files: DetectFiles) -> ReadingOptions:
+    """Read the column of weights beside the features, also where --columns does not name it."""
+    from conovel.runs.weighted import ESTIMATE  # noqa: PLC0415
+
+    if files.weights == ESTIMATE or files.columns is None or files.weights in files.columns:
+        return reading
+    return replace(reading, also=(*reading.also, str(files.weights)))
+
+
 _PATTERNS = 5  # that are printed
 _FIRST_ROWS = 10  # flagged rows that are listed without --out
 
@@ -372,6 +419,7 @@ class DetectFiles(NamedTuple):
     most_reasons: int | None  # None: a number by what was flagged
     keep_columns: bool
     verdicts: Verdicts | None = None
+    weights: str | None = None
 
     @property
     def both(self) -> tuple[Path, Path]:
@@ -434,6 +482,10 @@ def print_summary(
         sizes = spelled_range(result.repeated.n_rejected)
         table.add_row("runs", f"{result.repeats}, which flag {sizes} rows each")
         table.add_row("times flagged", f"{times_in_words(result)}, where a row is flagged")
+    if "weights" in summary:
+        part = summary["weights"]
+        worth = f"{part['effective_calibration_rows']:,.0f} calibration rows of equal weight"
+        table.add_row("weights", f"{part['source']}; worth {worth}")
     if summary.get("pi0") is not None:
         table.add_row("share of normals", f"{summary['pi0']:.3f} (estimated)")
     if isinstance(result, SiteResult) and "verdicts" in result.parts:

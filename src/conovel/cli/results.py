@@ -77,6 +77,8 @@ def verify(
 
 def _about_rows(content: dict[str, Any]) -> str:
     what, key = ("flags", "flagged_in_runs") if "repeats" in content else ("ranks", "ranks")
+    if "weights" in content:
+        what, key = "numbers of rows that each row needs", "needs_flagged"
     return f", and follow from the {what}" if key in content else f"; its {what} are not here"
 
 
@@ -92,6 +94,8 @@ def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     if "repeats" in content:
         keys = {name: name for name in ("flagged_in_runs", "times_flagged", "rejected")}
         keys["e_values"] = "e_value"
+    if "weights" in content:
+        keys = {name: name for name in ("needs_flagged", "rejected")}
     columns = read_columns(table, list(keys.values()))
     return content | {key: columns[column] for key, column in keys.items()}
 

@@ -67,6 +67,15 @@ _NUMBERS_OF_RANKS = (
 )
 # Of one site with `repeats`: there are no ranks, and its seed is not published.
 _OF_REPEATS = ("n_calibration", "repeats.seeds")
+# Of one site with weights: what rows need follows from calibration rows, which are not published.
+_OF_WEIGHTS = (
+    "fewest_rejections_possible",
+    "n_calibration",
+    "needs_flagged",
+    "weights.chance",
+    "weights.effective_calibration_rows",
+    "weights.source",
+)
 _NUMBERS_OF_FLAGS = ("n_rejected", "n_test", "repeats.n_rejected")
 
 
@@ -82,10 +91,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     patterns = NOT_CHECKED[kind].split()
     if kind == "network" and "runs" in run:  # what is not checked of any of them
         patterns += {f"runs.*.{path}" for one in run["runs"] for path in not_checked(one)}
-    if kind == "detect" and "repeats" in run:
-        patterns += [*_OF_REPEATS, *(() if "flagged_in_runs" in run else _NUMBERS_OF_FLAGS)]
-    elif kind == "detect" and "ranks" not in run:
-        patterns += _NUMBERS_OF_RANKS
+    if kind == "detect":
+        patterns += _of_one_site(run)
     if kind == "run" and not run.get("terms", {}).get("nonce"):
         patterns += _TERMS_WITHOUT_A_NONCE
     transcript = run.get("transcript", {})
@@ -102,6 +109,15 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += _COMMITTED_TO_COORDINATOR
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
     return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
+
+
+def _of_one_site(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what is not checked by the way in which one site decided."""
+    if "weights" in run:
+        return _OF_WEIGHTS + (() if "needs_flagged" in run else ("n_rejected", "n_test"))
+    if "repeats" in run:
+        return _OF_REPEATS + (() if "flagged_in_runs" in run else _NUMBERS_OF_FLAGS)
+    return () if "ranks" in run else _NUMBERS_OF_RANKS
 
 
 def kind_of(run: Mapping[str, Any]) -> str:

@@ -41,6 +41,7 @@ from conovel.protocol.replay_messages import (
     replay_site,
 )
 from conovel.protocol.transcript import Transcript
+from conovel.protocol.weighted import weighted_site_findings
 from conovel.spec.bodies import Outcome
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec, run_id_of, run_id_of_terms
@@ -85,7 +86,7 @@ def verify(run: Mapping[str, Any]) -> list[str]:
 
 def _findings(run: Mapping[str, Any]) -> Iterator[str]:
     if kind_of(run) == "detect":
-        yield from repeated_site_findings(run) if "repeats" in run else one_site_findings(run)
+        yield from _one_site_findings(run)
     elif "runs" in run:
         yield from repeated_findings(run, verify)
     elif "transcript" not in run:
@@ -94,6 +95,12 @@ def _findings(run: Mapping[str, Any]) -> Iterator[str]:
         transcript = Transcript.from_dict(run["transcript"])
         yield from _Finished(transcript, run).findings()
         yield from list_findings(run, transcript.settings)
+
+
+def _one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    if "weights" in run:
+        return weighted_site_findings(run)
+    return repeated_site_findings(run) if "repeats" in run else one_site_findings(run)
 
 
 class _Finished:

@@ -142,6 +142,10 @@ def detection_story(run: Checked) -> Story:
         ("known normals to compare with", f"{n_calibration:,}"),
         *threshold_fact(drawn),
     ]
+    if "weights" in run:
+        part = run.object("weights")
+        worth = f"{part.number('effective_calibration_rows'):,.0f} rows of equal weight"
+        facts += [("weights", shortened(part.text("source"))), ("these are worth", worth)]
     if "pi0" in run:
         facts.append(("share of normals, estimated", f"{run.number('pi0'):.3f}"))
     return Story(
@@ -154,7 +158,7 @@ def detection_story(run: Checked) -> Story:
         caveats=[*([] if is_certified else [NOT_CLAIMED]), *why_none],
         sections=[
             *chosen,
-            *row_sections(drawn),
+            *row_sections(drawn, weighted="weights" in run),
             *selection_section(run, scorer),
             settings_section(
                 [

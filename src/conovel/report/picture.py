@@ -83,6 +83,10 @@ def of_detection(detection: Detection) -> dict[str, Any]:
         calibration_scores=detection.calibration_scores,
     )
     line = Line(("",), slope, detection.n_rejected)
+    if detection.weighted is not None:  # a p-value is drawn where a rank would have it
+        places = np.ceil(detection.p_values * (detection.n_calibration + 1)).astype(np.int64)
+        block = replace(block, ranks=places)
+        line = by_largest_rank("", block)
     if detection.ledger is not None:  # all batches so far decide, not this one by itself
         line = by_largest_rank("", block)
     return picture({"": block}, [line]) | {"lists": lists_of(detection)}

@@ -22,9 +22,23 @@ NOT_CLAIMED = (
 )
 
 
-def row_sections(drawn: Picture) -> list[Section]:
+_BY_WEIGHTS = (
+    "Each known normal counts by its weight: how much more often such a row occurs among the"
+    " normal tests. Each row looks for its own threshold, and what it needs is the number of"
+    " flagged rows at which its evidence is enough. The most rows are flagged of which none needs"
+    " more. All comparisons were made in whole numbers. The p-values below are weighted; they do"
+    " not decide by themselves."
+)
+
+
+def row_sections(drawn: Picture, *, weighted: bool = False) -> list[Section]:
     """Show the most novel rows, how they were decided, and the resolution."""
     rows, resolution = novel_rows(drawn), resolution_rows(drawn)
+    if weighted:
+        words = [_BY_WEIGHTS]
+        plot = p_value_plot(drawn.p_values, "The p-values")
+        decision = Section("How it was decided", words, plots=[plot])
+        return [Section(rows.caption, tables=[rows]), decision, *_scores(drawn)]
     return [
         Section(rows.caption, tables=[rows]),
         _decision(drawn),

@@ -25,6 +25,7 @@ from conovel.stats.stepup import RankHistogram, StepUp
 
 if TYPE_CHECKING:
     from conovel.runs.file_detection import FileDetection
+    from conovel.runs.weighted import Weighted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -84,6 +85,16 @@ class Detection(SiteResult):
         return self.parts.get("conditional")
 
     @property
+    def weighted(self) -> Weighted | None:
+        """With `weights`, those of the rows, and the numbers that decided. Ranks did not."""
+        return self.parts.get("weights")
+
+    @property
+    def p_values(self) -> NDArray[np.float64]:
+        """Conformal p-values, ``ranks / (ℓ + 1)``; with `weights`, weighted ones."""
+        return super().p_values if self.weighted is None else self.weighted.p_values
+
+    @property
     def selection(self) -> Selection | None:
         """How the scorer was chosen, when there were several candidates."""
         return self.choices.get("scorer")
@@ -99,6 +110,8 @@ class Detection(SiteResult):
         if self.conditional is not None:
             return self.conditional.resolution(self.ranks.size, self.level)
         numbers = self.n_calibration, self.ranks.size, self.level
+        if self.weighted is not None:
+            return resolution(*numbers)._replace(fewest=self.weighted.fewest)
         if self.repeated is None:
             return resolution(*numbers)
         return repeated_resolution(*numbers, averaging_of(self.level, self.repeated.run_level))
@@ -110,6 +123,9 @@ class Detection(SiteResult):
             summary["ledger"] = self.ledger.summary()
         if "verdicts" in self.parts:
             summary["verdicts"] = asdict(self.parts["verdicts"])
+        if self.weighted is not None:
+            del summary["largest_rejected_rank"]
+            summary["weights"] = self.weighted.summary()
         if "ties" in self.parts:
             summary["ties"] = self.parts["ties"]
         if self.conditional is not None:
@@ -142,6 +158,11 @@ class Detection(SiteResult):
         """Per-row results by column name, ids first when there are any."""
         columns = super().columns()
         del columns["tested"]  # every row is
+        if self.weighted is not None:
+            del columns["rank"]
+            rejected, needs = columns.pop("rejected"), self.weighted.needs
+            weighted = {"weight": self.weighted.weights, "needs_flagged": needs}
+            return columns | weighted | {"rejected": rejected}
         if self.repeated is not None or self.ledger is not None:
             return columns  # adjusted p-values are about one run, and the batch by itself
         rejected = columns.pop("rejected")

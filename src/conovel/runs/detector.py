@@ -33,6 +33,7 @@ from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, content_digest, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
 from conovel.runs.verdicts import Verdicts
+from conovel.runs.weighted import ESTIMATE, WeightsLike, require_plain, take_weights
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
@@ -48,9 +49,11 @@ from conovel.stats.levels import (
     as_seed,
     as_ties,
     as_whole,
+    chance_seed,
     ties_seed,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.weighted import draw_chance
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
@@ -102,6 +105,12 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         Whether calibration rows with the score of a test row count against it, or equal scores are
         ordered at random, by a seed of its own. Random finds more where many scores are equal, and
         equal rows may get different answers.
+    weights : function, str or None
+        How much more often a normal row occurs among the tests than among the known normals, where
+        these are distributed differently: a function that is given rows and returns a number above
+        0 for each, or the name of a column that has it and that the score does not use. Weights
+        that are known in advance are exact. "estimate" estimates them from the rows, and the
+        guarantee is then approximate.
 
     Attributes
     ----------
@@ -155,6 +164,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         schema: SchemaLike = None,
         confidence: Level | None = None,
         ties: str = "against",
+        weights: WeightsLike = None,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -166,6 +176,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
         self.confidence = confidence
         self.ties = ties
+        self.weights = weights
 
     def detect(
         self,
@@ -216,7 +227,11 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
         note = silent if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
-        judged = None
+        judged = weighted = None
+        if self.weights is not None:
+            refused = {"a ledger": ledger is not None, "verdicts": verdicts is not None}
+            require_plain(self.weights, refused)
+            X_null, X_test, X_known, weighted = take_weights(self.weights, X_null, X_test, X_known)
         if verdicts is not None:
             judged = plan_judged(verdicts, X_null, X_test, self.schema, settings, name)
             X_null, X_test = judged.null, judged.test
@@ -240,7 +255,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             together = decide_together
 
         rows = X_null, X_test, ids, self.schema, settings, (tell, note)
-        return detect_rows(*rows, check, together, X_known, judged)
+        return detect_rows(*rows, check, together, X_known, judged, weighted)
 
     def _batch_facts(
         self, X_null: Any, X_test: Any, X_known: Any, settings: OneSiteSettings
@@ -269,6 +284,17 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         drawn = as_ties(self.ties) == "random"
         if drawn and sure is not None:
             raise InputError("with confidence ties count against a row: leave ties out")
+        chance = None
+        if self.weights is not None:
+            of_estimate = share is not None and not share and self.weights == ESTIMATE
+            others = {
+                "pi0": pi0 is not None,
+                "repeats": repeats > 1,
+                "confidence": sure is not None,
+            }
+            others |= {"ties='random'": drawn, "train_fraction=0": of_estimate}
+            require_plain(self.weights, others)
+            chance = draw_chance(chance_seed(seed))
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
         train_fraction = None if share is None else as_train_fraction(share)
         split_seed, scorer_seed = detector_seeds(seed)
@@ -285,6 +311,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             repeats=repeats,
             confidence=sure if sure is None else as_certain(sure, repeats, pi0),
             lots=ties_seed(seed) if drawn else None,
+            chance=chance,
         )
 
     def keep(
@@ -348,6 +375,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         AdaDetect
             Itself.
         """
+        if self.weights is not None:
+            raise InputError(
+                "weights are about the rows of one detection: call detect(X_null, X_test)"
+            )
         rows = read_sample(X, "X", None, as_schema(self.schema))
         names = [] if rows.frame is None else rows.frame.columns
         is_plain = isinstance(rows, Rows) and not reads_frames(self.scorer)

@@ -169,6 +169,11 @@ def detect_files(
             "ties='random' is for rows in memory, and these files are read in pieces: leave ties"
             " out, or read the rows and call AdaDetect(ties='random').detect(X_null, X_test)"
         )
+    if settings.chance is not None:
+        raise InputError(
+            "weights are for rows in memory, and these files are read in pieces: leave weights"
+            " out, or read the rows and call AdaDetect(weights=...).detect(X_null, X_test)"
+        )
     level, pi0, sure = settings.level, settings.pi0, settings.confidence
     promise = one_site(level, pi0)
     site = open_files_site(

@@ -71,6 +71,11 @@ def keep(
         raise InputError(
             "a kept detector has one score and plain BH: leave repeats, pi0 and ties out"
         )
+    if settings.chance is not None:
+        raise InputError(
+            "a kept detector does not know the rows of its batches, whose weights would decide:"
+            " leave weights out, or call detect(X_null, X_test)"
+        )
     if settings.confidence is not None:
         raise InputError("confidence is about one list: leave it out for a kept detector")
     if settings.train_fraction == 0:

@@ -22,6 +22,7 @@ from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection, with_resolution
 from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
+from conovel.runs.weighted import ESTIMATED, RowWeights, decide_weighted
 from conovel.scorers.all_rows import require_no_training
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
@@ -58,6 +59,7 @@ class OneSiteSettings:
     repeats: int  # how many runs are averaged
     confidence: Fraction | None = None  # of the promise about this list; None: on average
     lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
+    chance: Fraction | None = None  # with weights, the number by which rows are pruned
 
     def averaging(self, n_null: int) -> Averaging:
         """Choose how several runs decide together, from numbers of rows alone."""
@@ -97,6 +99,7 @@ class Samples(NamedTuple):
     ids: NDArray[Any] | None
     known_rows: KnownRows | None = None  # known novelties
     train_only: NDArray[np.bool_] | None = None  # known normals that never calibrate
+    weights: RowWeights | None = None  # where normal tests are not like the known normals
 
     def split(self, settings: OneSiteSettings) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Say which known normals train and which calibrate."""
@@ -126,11 +129,13 @@ def detect_rows(
     with_earlier: Callable[[Detection], Detection] | None = None,
     X_known: Any = None,
     judged: Judged | None = None,
+    weights: RowWeights | None = None,
 ) -> Detection:
     """Read rows, check them, learn and decide; see :meth:`conovel.AdaDetect.detect`.
 
     `listeners` are called with each stage and with each finding; `with_earlier` decides about the
-    batch together with earlier ones. `judged` says what earlier verdicts mean for these rows.
+    batch together with earlier ones. `judged` says what earlier verdicts mean for these rows, and
+    `weights` how much more often they occur among the tests.
     """
     tell, note = listeners
     tell("checking rows")
@@ -138,6 +143,7 @@ def detect_rows(
         tell(judged.stage)
         X_known = judged.known_with(X_known, schema)
     samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames, X_known)
+    samples = samples._replace(weights=weights)
     if judged is not None:
         samples = samples._replace(train_only=judged.train_only)
     runs = settings.runs(len(samples.null))
@@ -147,7 +153,8 @@ def detect_rows(
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
         others = _about_novelties(samples, judged)
-        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *others)
+        names, is_like = checked.entries_of(samples.ids), weights is None
+        findings = check_rows(checked, names, note, thin, *others, presumes_alike=is_like)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
@@ -168,6 +175,8 @@ def _about_novelties(samples: Samples, judged: Judged | None) -> tuple[Finding, 
     findings: tuple[Finding, ...] = ()
     if samples.known_rows is not None:
         findings = known_findings(samples.known_rows, samples.null, samples.test)
+    if samples.weights is not None and samples.weights.null is None:
+        findings += (ESTIMATED,)
     return findings if judged is None else findings + judged.findings()
 
 
@@ -205,7 +214,7 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
-    null, test, ids, known_rows, _ = samples
+    null, test, ids, known_rows, _, row_weights = samples
     train, calibration = samples.split(settings)
     candidates, null_train = settings.candidates, null.values[train]
     if not train.size:
@@ -217,6 +226,9 @@ def detect_once(
     learnt_from = mixture
     if len(mixture.position) > settings.max_train_rows:
         learnt_from = training_sample(mixture, settings.max_train_rows)
+    if row_weights is not None:
+        weights = row_weights.of(null_train, mixture, train, calibration)
+        null_train = weights.like_mixture(null_train, settings.seed)
     training = TrainingSet(
         null_train, learnt_from, None if known_rows is None else known_rows.values
     )
@@ -227,7 +239,7 @@ def detect_once(
     tell("deciding")
     order = all_scores if settings.lots is None else break_ties(all_scores, settings.lots)
     ranks = conformal_ranks(*np.split(order, [calibration.size]))
-    return decide_alone(
+    result = decide_alone(
         test,
         ids,
         Scored(known_scores, scores, ranks),
@@ -240,6 +252,9 @@ def detect_once(
         explainer=Explainer(fitted, null_train if train.size else null.values, views, known_rows),
         parts={} if settings.lots is None else {"ties": "random"},
     )
+    if row_weights is None or settings.chance is None:
+        return result
+    return decide_weighted(result, row_weights, weights.mixture, settings.chance)
 
 
 class Scored(NamedTuple):

@@ -23,6 +23,7 @@ KINDS: Mapping[str, str | None] = {
     "drift": _PRESUMES,
     "one_column": _PRESUMES,
     "most_flagged": _PRESUMES,
+    "weights": "the {promise} is approximate",
     "shared_rows": "novelties among these rows are not found",
     "constant": None,
     "duplicate_ids": None,
@@ -41,8 +42,8 @@ class Finding:
     ----------
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals",
-        "known_among_tests" and "spent".
+        "weights", "shared_rows", "constant", "duplicate_ids", "thin_calibration",
+        "known_among_normals", "known_among_tests" and "spent".
     message : str
         What was seen.
     fix : str
@@ -192,6 +193,8 @@ def subject(finding: Finding) -> str:
     whose = f" of {finding.agent}" if finding.agent else ""
     if finding.kind == "label":
         return f"A label is among the columns{whose}"
+    if finding.kind == "weights":
+        return f"The weights{whose} are estimated"
     if finding.kind == "shared_rows":
         return f"Test rows{whose} are among the known normals"
     return f"The known normals{whose} are not like today's rows"

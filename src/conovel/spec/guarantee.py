@@ -97,6 +97,33 @@ def with_lots(guarantee: Guarantee) -> Guarantee:
     return Guarantee(guarantee.statement, (*guarantee.assumptions, LOTS))
 
 
+WEIGHTED = (
+    "a normal test row is drawn independently from the distribution of the known normals times its"
+    " weight, and the weights were fixed before any of these rows was seen"
+)
+PRUNED = (
+    "rows were pruned by one random number, whose seed does not depend on the rows and that nobody"
+    " chose after seeing a result"
+)
+ESTIMATED = (
+    "the estimated weights are right: how normal tests differ from the known normals has the form"
+    " exp(a + b·x), and novelties among the tests do not bend the estimate"
+)
+
+
+def weighted(level: Fraction, *, estimated: bool) -> Guarantee:
+    """State the guarantee of one site with weights (docs/theory.md#thm-weights)."""
+    plain = one_site(level, None)
+    if not estimated:
+        return Guarantee(plain.statement, (WEIGHTED, BLIND_SCORER, PRUNED))
+    statement = (
+        "Approximate: the weights are estimated from the same rows, and no bound is proven for"
+        " that. If they were right, the expected share of false alarms among the rejected rows"
+        f" would be at most {float(level):g} times the share of normal rows in the test sample."
+    )
+    return Guarantee(statement, (ESTIMATED, BLIND_SCORER, PRUNED))
+
+
 UNSPENT = (
     "the known normals that calibrate are exchangeable with the normal test rows given all earlier"
     " batches, decisions and verdicts: they were collected apart from them"

@@ -152,3 +152,8 @@ def as_ties(ties: str) -> str:
 def ties_seed(seed: int) -> int:
     """Return the seed of the order of equal scores; nothing else follows from it."""
     return int(np.random.SeedSequence(seed).generate_state(3)[2])
+
+
+def chance_seed(seed: int) -> int:
+    """Return the seed of the number that prunes weighted rows; nothing else follows from it."""
+    return int(np.random.SeedSequence(seed).generate_state(4)[3])

@@ -119,21 +119,26 @@ def check_rows(
     on_finding: Callable[[Finding], None],
     *others: Finding | None,
     n_agents: int = 1,
+    presumes_alike: bool = True,
 ) -> list[Finding]:
-    """Look at the rows of a site before anything is learnt from them, and tell what was found."""
+    """Look at the rows of a site before anything is learnt from them, and tell what was found.
+
+    Without `presumes_alike` known normals need not be distributed like the tests: no drift is
+    looked for.
+    """
     null, test, features, sources = checked[:4]
     stride = checked.null_stride
     mistakes = [
         *column_findings(null, test, features, sources, checked.n_null + checked.n_test),
         *named_label_findings(null, test, features, sources),
     ]
-    mixed = mix_finding(null, test, features, sources, mistakes)
+    mixed = mix_finding(null, test, features, sources, mistakes) if presumes_alike else None
     explained = {column for finding in mistakes for column in finding.columns}
     rest = [j for j, source in enumerate(sources) if source not in explained]
     kept = null[:, rest], test[:, rest], [features[j] for j in rest], [sources[j] for j in rest]
     level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
-    drift = find_drift(kept[0], kept[2], draws, stride)
+    drift = find_drift(kept[0], kept[2], draws, stride) if presumes_alike else None
     drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, *kept[:3], level)
     if drift is not None and moved is not None and moved.kind != UNDECIDED:
