@@ -67,6 +67,13 @@ RUN = {
     ],
     "how-to/results.md": ["adjusted_p_value", "rows at level 0.05"],
     "how-to/verify.md": ["MODEL", "the outcome follows from the transcript", "[]\n['"],
+    "how-to/weights.md": [
+        "without weights: ",
+        "with weights: ",
+        "calibration rows of equal weight",
+        "needs_flagged",
+        "Approximate:",
+    ],
     "how-to/why.md": ["country new", "tax", "share"],
     "how-to/models-as-bytes.md": ["bytes: [", "TruncatedError", "model.bin"],
     "how-to/upgrades.md": ["conovel 0.", "messages 5, models 1", "conovel-outcome-2"],
