@@ -38,6 +38,7 @@ from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema
+from conovel.spec.training import ANY_SHARE
 from conovel.spec.version import __version__
 from conovel.stats.conditional import price
 from conovel.stats.levels import Level, as_level
@@ -163,7 +164,7 @@ def _read(
         )
     # How many rows a batch will have is not known: as many as there are unlabelled rows, or as
     # known normals. A poor guess costs resolution, never validity.
-    n_train = settings.n_train(n, n if others is None else len(others))
+    n_train = settings.n_train(n, n if others is None else len(others), ANY_SHARE)
     parts = [part_of(null, rows) for rows in split_by_number(n, n_train, settings.seed)]
     samples = parts if others is None else [*parts, others]
     if not all(isinstance(sample, Rows) for sample in samples) or kinds is not None:
