@@ -32,15 +32,18 @@ def on_all_sides(seed, n_null=600, n_test=240, n_novel=30):
 def test_a_blend_finds_about_what_its_best_member_finds(rows, seed):
     X_null, X_test = rows(seed)
     found = {
-        name: int(cn.AdaDetect(scorer, random_state=0).detect(X_null, X_test).rejected[-30:].sum())
+        name: sum(
+            int(cn.AdaDetect(scorer, random_state=b).detect(X_null, X_test).rejected[-30:].sum())
+            for b in range(3)
+        )
         for name, scorer in {
             "blend": SEARCH,
             "linear": Refined([TREES, mahalanobis_distance()], LINEAR),
             "trees": Refined([TREES, mahalanobis_distance()], TREES),
         }.items()
     }
-    assert found["blend"] >= max(found.values()) - 3
-    assert found["blend"] > 15
+    assert found["blend"] >= max(found.values()) - 9
+    assert found["blend"] > 45
 
 
 @pytest.mark.parametrize("scorer", [SEARCH, SECOND])

@@ -155,7 +155,7 @@ def fit_apart(training: TrainingSet) -> FittedScorer | None:
         f" one row in {_APART_SHARE} on, that distance scores"
     )
     values = tuple(map(float, counts))
-    names = ("neighbours, standard units", "neighbours")
+    names = ("neighbours, standard units", "neighbours, own units")
     selection = Selection(names, values, best, "apart", rule)
     return replace(scorers[best].fit(training), selection=selection)
 

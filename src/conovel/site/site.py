@@ -21,7 +21,6 @@ from conovel.models.wire import Surrogate, schema_digest
 from conovel.rows.frames import with_frames
 from conovel.rows.pairs import KnownRows
 from conovel.rows.stored import RowSource, StoredRows
-from conovel.scorers.automatic import at_one_site
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -257,10 +256,7 @@ class Site:
 
     def fit(self, training: TrainingSet) -> FittedScorer:
         """Fit the scorer, or the best of several."""
-        candidates = self.work.candidates
-        return fit_best(
-            at_one_site(candidates) if self.work.n_agents == 1 else candidates, training
-        )
+        return fit_best(self.work.candidates, training)
 
     @property
     def fitted(self) -> FittedScorer:
