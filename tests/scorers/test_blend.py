@@ -32,9 +32,11 @@ def on_all_sides(seed, n_null=600, n_test=240, n_novel=30):
 def test_a_blend_finds_about_what_its_best_member_finds(rows, seed):
     X_null, X_test = rows(seed)
     found = {
-        name: sum(
-            int(cn.AdaDetect(scorer, random_state=b).detect(X_null, X_test).rejected[-30:].sum())
-            for b in range(3)
+        name: int(
+            cn.AdaDetect(scorer, train_fraction="9/20", random_state=0)
+            .detect(X_null, X_test)
+            .rejected[-30:]
+            .sum()
         )
         for name, scorer in {
             "blend": SEARCH,
@@ -42,8 +44,8 @@ def test_a_blend_finds_about_what_its_best_member_finds(rows, seed):
             "trees": Refined([TREES, mahalanobis_distance()], TREES),
         }.items()
     }
-    assert found["blend"] >= max(found.values()) - 9
-    assert found["blend"] > 45
+    assert found["blend"] >= max(found.values()) - 3
+    assert found["blend"] > 15
 
 
 @pytest.mark.parametrize("scorer", [SEARCH, SECOND])
