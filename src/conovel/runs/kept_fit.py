@@ -86,7 +86,8 @@ def keep(
         )
     sure = None if confidence is None else as_level(confidence, "confidence")
     # More rows calibrate where a rank counts for more; it follows from numbers of rows alone.
-    planned = settings if sure is None else replace(settings, level=settings.level / price(sure))
+    level = settings.level if sure is None else settings.level / price(sure)
+    planned = replace(settings, level=level, least=ANY_SHARE)
     samples = _read(planned, X_null, X_unlabelled, X_known, schema)
     null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.novelties
     tell("fitting the score model")
@@ -164,7 +165,7 @@ def _read(
         )
     # How many rows a batch will have is not known: as many as there are unlabelled rows, or as
     # known normals. A poor guess costs resolution, never validity.
-    n_train = settings.n_train(n, n if others is None else len(others), ANY_SHARE)
+    n_train = settings.n_train(n, n if others is None else len(others))
     parts = [part_of(null, rows) for rows in split_by_number(n, n_train, settings.seed)]
     samples = parts if others is None else [*parts, others]
     if not all(isinstance(sample, Rows) for sample in samples) or kinds is not None:

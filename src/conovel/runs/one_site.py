@@ -59,6 +59,7 @@ class OneSiteSettings:
     repeats: int  # how many runs are averaged
     confidence: Fraction | None = None  # of the promise about this list; None: on average
     lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
+    least: Fraction = HALF  # share of the known normals that trains at least, where none is given
 
     def averaging(self, n_null: int) -> Averaging:
         """Choose how several runs decide together, from numbers of rows alone."""
@@ -82,11 +83,11 @@ class OneSiteSettings:
         plain = one_site(self.level, self.pi0, *several)
         return plain if self.lots is None else with_lots(plain)
 
-    def n_train(self, n_null: int, n_test: int, least: Fraction = HALF) -> int:
+    def n_train(self, n_null: int, n_test: int) -> int:
         """Return how many known normals train, from numbers of rows alone."""
         if self.train_fraction == 0:
             return 0
-        share = as_share(self.train_fraction, n_null, n_test, self.level, least)
+        share = as_share(self.train_fraction, n_null, n_test, self.level, self.least)
         return n_training(n_null, share, self.max_train_rows)
 
 

@@ -51,8 +51,8 @@ def train_share(n_null: int, n_tests: int, level: Level, least: Fraction = HALF)
     It maximises (part of the level that the resolution leaves, on average over the share of
     discoveries) × (part of a score that is learnt), among shares of at least `least`. Smaller ones
     are taken where a quarter of the tests could not be rejected. Half is for a batch at one site
-    (docs/results/few.md). In a network and for a kept detector any share may be best: from few
-    known normals more calibrate, from many a little more than half train.
+    (docs/results/few.md). In a network, with a ledger and for a kept detector any share may be
+    best: from few known normals more calibrate, from many a little more than half train.
 
     `n_tests` are decided together. In a network with counts an agent gives its own number times
     the number of agents: it does not know the others' numbers when it cuts its rows. A poor guess
