@@ -35,8 +35,8 @@ def test_a_column_weighs_and_is_no_feature(conovel, folder):
         assert 100 < summary["weights"]["effective_calibration_rows"] < summary["n_calibration"]
         written.append(pd.read_csv(folder / name))
     assert written[0].equals(written[1])
-    assert list(written[0].columns[:5]) == [
-        "score", "p_value", "weight", "needs_flagged", "rejected"
+    assert list(written[0].columns[:6]) == [
+        "row", "score", "p_value", "weight", "needs_flagged", "rejected"
     ]  # fmt: skip
     assert written[0].rejected[90:].sum() > 5
     done = conovel("verify", "all.csv.json", cwd=folder)

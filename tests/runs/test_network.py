@@ -29,7 +29,7 @@ from conovel.site.site import Site
 from conovel.spec.regimes import REGIMES, block_sizes
 from conovel.spec.run_spec import agent_seeds
 from conovel.spec.settings import COMPOSITES
-from conovel.spec.training import train_share
+from conovel.spec.training import ANY_SHARE, train_share
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 LINEAR = LogisticRegression()
@@ -265,7 +265,7 @@ def test_unequal_agents_split_by_their_own_numbers():
         level = REGIMES[regime].test_level("1/10", 3)
         run = cn.Network(members, regime=regime, scorer=LINEAR).run()
         for name, (n, m) in sizes.items():
-            share = train_share(n, n_together * m, level)
+            share = train_share(n, n_together * m, level, ANY_SHARE)
             assert run[name].n_calibration == n - int(share * n)
 
 

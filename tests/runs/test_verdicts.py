@@ -112,7 +112,7 @@ def test_spent_rows_train_and_never_calibrate(book):
 def test_calibration_rows_are_fresh_whatever_a_user_appends(book):
     """Judged rows that are put among the normals train; other tested rows have no part."""
     flagged = np.array([int(i) for i in book.batches[0].ids])
-    appended = np.concatenate([with_fresh(), batch(0)[flagged], batch(0)[50:60]])
+    appended = np.concatenate([with_fresh(), batch(0)[flagged], batch(0)[60:70]])
     update = detect(appended, batch(1), book).parts["verdicts"]
     assert (update.n_spent, update.n_left, update.n_left_out) == (600, 400, 0)
     waiting = cn.Verdicts(book.path, learn=False)

@@ -32,7 +32,12 @@ def on_all_sides(seed, n_null=600, n_test=240, n_novel=30):
 def test_a_blend_finds_about_what_its_best_member_finds(rows, seed):
     X_null, X_test = rows(seed)
     found = {
-        name: int(cn.AdaDetect(scorer, random_state=0).detect(X_null, X_test).rejected[-30:].sum())
+        name: int(
+            cn.AdaDetect(scorer, train_fraction="9/20", random_state=0)
+            .detect(X_null, X_test)
+            .rejected[-30:]
+            .sum()
+        )
         for name, scorer in {
             "blend": SEARCH,
             "linear": Refined([TREES, mahalanobis_distance()], LINEAR),

@@ -129,7 +129,8 @@ def cases() -> dict[str, tuple[bool, Callable[[], dict[str, object]]]]:
     add("one site, boosting", False, detection, scorer="boosting")
     add("one site, two candidates", False, detection, scorer=[trees(), "boosting"])
     add("one site, refined trees", False, detection, scorer=cn.Refined(trees(), trees()))
-    add("one site, blend", True, detection, scorer=cn.Blend(trees(), [LogisticRegression()]))
+    blend = cn.Blend(trees(), [LogisticRegression()])
+    add("one site, blend", True, detection, scorer=blend, train_fraction="7/20")
     add("one site, default", True, detection)
     for regime in REGIMES:
         blas = regime not in ("isolated", "counts")

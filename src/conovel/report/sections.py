@@ -191,6 +191,8 @@ CRITERIA = {
 DESCRIPTIONS = {
     "columns": "columns of the training normals that look Gaussian, which a blend of smooth"
     " scores needs, and those that do not, for which there are forests",
+    "apart": "tests and calibration rows that are further from their neighbours than all known"
+    " normals that train, and far above the median",
 }
 
 

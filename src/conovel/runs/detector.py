@@ -39,7 +39,7 @@ from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import detector_seeds
 from conovel.spec.schema import Schema
-from conovel.spec.training import MAX_TRAIN_ROWS, as_train_fraction
+from conovel.spec.training import ANY_SHARE, MAX_TRAIN_ROWS, as_train_fraction
 from conovel.stats.levels import (
     Level,
     RandomState,
@@ -227,6 +227,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
         note = silent if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
+        if ledger is not None:  # many batches need finer ranks than one
+            settings = replace(settings, least=ANY_SHARE)
         judged = weighted = None
         if self.weights is not None:
             refused = {"a ledger": ledger is not None, "verdicts": verdicts is not None}

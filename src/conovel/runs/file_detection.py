@@ -21,6 +21,7 @@ from conovel.runs.detection import facts_of, headline_of, summary_of, with_resol
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
+from conovel.scorers.automatic import at_one_site
 from conovel.scorers.base import Selection
 from conovel.site.checks.known import known_findings
 from conovel.site.engines import Engine, release_unused
@@ -241,4 +242,4 @@ def _work(settings: OneSiteSettings) -> SiteWork:
         seed=settings.seed,
         train_fraction=settings.train_fraction,
     )
-    return SiteWork(spec, settings.candidates, max_train_rows=settings.max_train_rows)
+    return SiteWork(spec, at_one_site(settings.candidates), max_train_rows=settings.max_train_rows)

@@ -38,6 +38,7 @@ from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema
+from conovel.spec.training import ANY_SHARE
 from conovel.spec.version import __version__
 from conovel.stats.conditional import price
 from conovel.stats.levels import Level, as_level
@@ -90,7 +91,8 @@ def keep(
         )
     sure = None if confidence is None else as_level(confidence, "confidence")
     # More rows calibrate where a rank counts for more; it follows from numbers of rows alone.
-    planned = settings if sure is None else replace(settings, level=settings.level / price(sure))
+    level = settings.level if sure is None else settings.level / price(sure)
+    planned = replace(settings, level=level, least=ANY_SHARE)
     samples = _read(planned, X_null, X_unlabelled, X_known, schema)
     null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.novelties
     tell("fitting the score model")

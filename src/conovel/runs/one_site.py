@@ -25,6 +25,7 @@ from conovel.runs.site_results import with_part
 from conovel.runs.weighted import ESTIMATED, RowWeights, decide_weighted
 from conovel.scorers.all_rows import require_no_training
 from conovel.scorers.argument import as_candidates
+from conovel.scorers.automatic import at_one_site
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
 from conovel.site.blocks import require_two, split_by_number, split_fresh, training_sample
 from conovel.site.checks.known import known_findings
@@ -33,7 +34,7 @@ from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee, one_site, with_lots
 from conovel.spec.run_spec import detector_seeds, repeat_seeds
-from conovel.spec.training import as_share, n_training, thin_finding
+from conovel.spec.training import HALF, as_share, n_training, thin_finding
 from conovel.stats.conditional import Conditional
 from conovel.stats.levels import ties_seed
 from conovel.stats.null_proportion import NullProportion
@@ -60,6 +61,7 @@ class OneSiteSettings:
     confidence: Fraction | None = None  # of the promise about this list; None: on average
     lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
     chance: Fraction | None = None  # with weights, the number by which rows are pruned
+    least: Fraction = HALF  # share of the known normals that trains at least, where none is given
 
     def averaging(self, n_null: int) -> Averaging:
         """Choose how several runs decide together, from numbers of rows alone."""
@@ -87,7 +89,7 @@ class OneSiteSettings:
         """Return how many known normals train, from numbers of rows alone."""
         if self.train_fraction == 0:
             return 0
-        share = as_share(self.train_fraction, n_null, n_test, self.level)
+        share = as_share(self.train_fraction, n_null, n_test, self.level, self.least)
         return n_training(n_null, share, self.max_train_rows)
 
 
@@ -216,7 +218,7 @@ def detect_once(
     """Split, learn, rank and decide; rows are read and checked before."""
     null, test, ids, known_rows, _, row_weights = samples
     train, calibration = samples.split(settings)
-    candidates, null_train = settings.candidates, null.values[train]
+    candidates, null_train = at_one_site(settings.candidates), null.values[train]
     if not train.size:
         require_no_training(candidates)
     if settings.keep_frames:

@@ -9,8 +9,9 @@ teach; where novelties are near the normals, it finds nothing (docs/how-to/resol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,7 +19,16 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import NearestNeighbors
 
 from conovel.errors import ScorerError
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, Vector, add_up
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    Mixture,
+    Scorer,
+    Selection,
+    TrainingSet,
+    Vector,
+    add_up,
+)
 from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.cross_fit import CrossFitScorer
 from conovel.scorers.estimators import ClassifierScorer, OneClass
@@ -37,17 +47,21 @@ class NeighbourDistance(BaseEstimator):  # type: ignore[misc]
     k : int or None
         None is 15 % of the rows, and 5 at least: novelties that lie together must not be one
         another's neighbours.
+    scaled : bool
+        Whether columns come in standard units, or count as they are.
     """
 
     by_row = True  # a tree is searched for one row after the other, without matrix products
 
-    def __init__(self, k: int | None = None) -> None:
+    def __init__(self, k: int | None = None, scaled: bool = True) -> None:
         self.k = k
+        self.scaled = scaled
 
     def fit(self, X: Matrix, y: None = None) -> NeighbourDistance:
         """Remember the rows."""
         spread = X.std(axis=0)
-        self.centre_, self.unit_ = X.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        is_scaled = (spread > 0) & self.scaled
+        self.centre_, self.unit_ = X.mean(axis=0), np.where(is_scaled, spread, 1.0)
         k = max(_FEWEST, int(_SHARE * len(X))) if self.k is None else self.k
         self.k_ = min(k, len(X))
         search = NearestNeighbors(n_neighbors=self.k_, algorithm="kd_tree", n_jobs=1)
@@ -85,6 +99,76 @@ class AllRows(Scorer):
         fitted = tuple(part.fit(training) for part in parts)
         added = AddedTails.of(fitted, training.mixture)
         return FittedScorer(self, added.score, "ordinal")
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours(Scorer):
+    """The distance from the nearest 15 % of all rows, known normals that train among them."""
+
+    scaled: bool = True  # columns in standard units, or as they are
+
+    label = "neighbours"
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Return itself: nothing is random."""
+        return self
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Remember null_train and the mixture alike.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
+        rows = np.concatenate([training.null_train, training.mixture.rows])
+        model = NeighbourDistance(scaled=self.scaled).fit(rows)
+        return FittedScorer(self, model.score_samples, "ordinal", model)
+
+
+# A row is apart if its distance is above that of each known normal that trains, and so many
+# robust standard deviations above the median of all rows.
+_FAR = 3.5
+_ROBUST = 1.4826  # a Gaussian's standard deviation, in median distances from the median
+_APART_SHARE = 25  # one row in so many must be apart,
+_BY_CHANCE = 20  # and labels drawn at random leave them all in the mixture once in so many times
+
+
+def fit_apart(training: TrainingSet) -> FittedScorer | None:
+    """Score by the distance from neighbours, if enough rows are apart; None if not.
+
+    The distance knows no labels, so known normals that train are as far from their neighbours as
+    other normals. If rows of the mixture are further than all of them, they are novelties but for
+    chance.
+
+    Proof: Theorem 1 (docs/theory.md#thm-valid).
+    """
+    scorers = [Neighbours(scaled) for scaled in (True, False)]
+    counts = [_n_apart(scorer.fit(training), training) for scorer in scorers]
+    best = int(np.argmax(counts))  # standard units where both are alike
+    n_apart, n_mixture = counts[best], training.mixture.position.size
+    n = len(training.null_train) + n_mixture
+    by_chance = _BY_CHANCE * math.comb(n_mixture, n_apart) <= math.comb(n, n_apart)
+    if n_apart * _APART_SHARE < n or not by_chance:
+        return None
+    units = "in standard units" if scorers[best].scaled else "as they are"
+    rule = (
+        f"with columns {units}, {n_apart} of {n} rows are further from their neighbours than all"
+        f" {len(training.null_train)} known normals that train, and far above the median. From"
+        f" one row in {_APART_SHARE} on, that distance scores"
+    )
+    values = tuple(map(float, counts))
+    names = ("neighbours, standard units", "neighbours, own units")
+    selection = Selection(names, values, best, "apart", rule)
+    return replace(scorers[best].fit(training), selection=selection)
+
+
+def _n_apart(fitted: FittedScorer, training: TrainingSet) -> int:
+    """Count the rows of the mixture that are apart."""
+    null_train, mixture = fitted.score(training.null_train), training.mixture.score(fitted)
+    every = np.concatenate([null_train, mixture])
+    middle = np.median(every)
+    spread = _ROBUST * np.median(np.abs(every - middle))
+    if spread == 0:  # most rows are equal: no unit to measure in
+        return 0
+    return int(np.count_nonzero(mixture > max(null_train.max(), middle + _FAR * spread)))
 
 
 @dataclass(frozen=True, eq=False)

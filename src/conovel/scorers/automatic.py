@@ -10,6 +10,7 @@ novelties cannot tell two good scores apart (docs/decisions/0015-default-by-shap
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,7 +24,7 @@ from sklearn.ensemble import (
 )
 from threadpoolctl import ThreadpoolController
 
-from conovel.scorers.all_rows import AllRows
+from conovel.scorers.all_rows import AllRows, fit_apart
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -186,6 +187,32 @@ class Automatic(Scorer):
                 chosen.fit(training) if likeness is None else chosen.fit_known(training, likeness)
             )
         return replace(fitted, selection=selection)
+
+
+# With more known normals that train, forests find what lies apart; with more rows of the mixture,
+# a search for 15 % of them takes long.
+_FEW_NORMALS, _MANY_ROWS = 150, 3000
+
+
+@dataclass(frozen=True, eq=False)
+class AtOneSite(Automatic):
+    """The default at one site: from few known normals, first see whether rows lie apart."""
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Score by distances if they set rows apart; otherwise as :class:`Automatic` does."""
+        is_small = training.mixture.position.size <= _MANY_ROWS
+        apart = None
+        if is_small and 0 < len(training.null_train) < _FEW_NORMALS:
+            apart = fit_apart(training)
+        return super().fit(training) if apart is None else apart
+
+
+def at_one_site(candidates: Sequence[Scorer]) -> tuple[Scorer, ...]:
+    """Let the default look for rows that lie apart, where no peer needs its model."""
+    if len(candidates) == 1 and type(candidates[0]) is Automatic:
+        only = candidates[0]
+        return (AtOneSite(only.n_folds, only.random_state, only.shape),)
+    return tuple(candidates)
 
 
 def _by_shape(names: tuple[str, ...], shape: Normality) -> Selection:

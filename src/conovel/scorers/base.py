@@ -245,12 +245,12 @@ class Selection:
     names: tuple[str, ...]  # the candidates
     # What the choice was made by. Enrichment of each: how much of the mixture lies in the far tail
     # of hidden nulls, as a multiple of what nulls alone would put there. 1 is nothing. Or the
-    # number of columns whose shape suits each.
+    # number of columns whose shape suits each, or of rows that each sets apart.
     values: tuple[float, ...]
     # The position of the one that was taken: by enrichment the first that none of the later ones
     # clearly beats, by columns what `rule` says.
     chosen: int
-    criterion: str = "enrichment"  # or "columns": what the values are
+    criterion: str = "enrichment"  # or "columns", "apart": what the values are
     rule: str = ""  # how the choice followed, in words
 
     @property

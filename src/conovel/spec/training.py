@@ -33,6 +33,7 @@ _DISCOVERIES = np.array(
     [float(Decimal(2) / 100 * Decimal(10) ** (Decimal(i) / 100)) for i in range(101)]
 )
 _HALF_LEARNT = 200
+_LARGEST_LIST = 4  # one test in so many: a list that it must be possible to reject
 
 
 class Numbers(NamedTuple):
@@ -42,12 +43,17 @@ class Numbers(NamedTuple):
     n_test: int
 
 
-def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
+HALF, ANY_SHARE = Fraction(1, 2), Fraction(0)
+
+
+def train_share(n_null: int, n_tests: int, level: Level, least: Fraction = HALF) -> Fraction:
     """Return the share of known normals to train on.
 
     It maximises (part of the level that the resolution leaves, on average over the share of
-    discoveries) × (part of a score that is learnt): from few known normals more calibrate,
-    from many a little more than half train.
+    discoveries) × (part of a score that is learnt), among shares of at least `least`. Smaller ones
+    are taken where a quarter of the tests could not be rejected. Half is for a batch at one site
+    (docs/results/few.md). In a network, with a ledger and for a kept detector any share may be
+    best: from few known normals more calibrate, from many a little more than half train.
 
     `n_tests` are decided together. In a network with counts an agent gives its own number times
     the number of agents: it does not know the others' numbers when it cuts its rows. A poor guess
@@ -55,8 +61,10 @@ def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
 
     Examples
     --------
-    >>> [str(train_share(n, 1000, 0.1)) for n in (100, 333, 1000, 100_000)]
-    ['3/10', '2/5', '1/2', '13/20']
+    >>> [str(train_share(n, 1000, 0.1)) for n in (70, 333, 1000, 100_000)]
+    ['3/20', '1/2', '1/2', '13/20']
+    >>> [str(train_share(n, 1000, 0.1, ANY_SHARE)) for n in (70, 333, 1000, 100_000)]
+    ['3/20', '2/5', '1/2', '13/20']
     """
     alpha = float(as_level(level))
     shares = np.arange(2, 16) / _GRID
@@ -66,14 +74,23 @@ def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
     used = (np.floor(steps) / steps).mean(axis=1)
     if not used.any():  # nothing can be rejected whatever the split
         return Fraction(1, 2)
-    best = int(np.argmax(used * n_train / (n_train + _HALF_LEARNT)))
+    worth = used * n_train / (n_train + _HALF_LEARNT)
+    finest = alpha * (n_null - n_train + 1) / _LARGEST_LIST >= 1
+    allowed = (shares >= float(least)) & finest
+    best = int(np.argmax(np.where(allowed, worth, -1) if allowed.any() else worth))
     return Fraction(best + 2, _GRID)
 
 
-def as_share(train_fraction: Level | None, n_null: int, n_tests: int, level: Level) -> Fraction:
+def as_share(
+    train_fraction: Level | None,
+    n_null: int,
+    n_tests: int,
+    level: Level,
+    least: Fraction = HALF,
+) -> Fraction:
     """Read `train_fraction`; None is :func:`train_share`."""
     if train_fraction is None:
-        return train_share(n_null, n_tests, level)
+        return train_share(n_null, n_tests, level, least)
     return as_level(train_fraction, "train_fraction")
 
 
@@ -116,7 +133,8 @@ def share_that_trains(
     """
     n_null, n_tests = spec.regime.decided_together(n_null, n_test, n_agents)
     fixed = None if by_rule else spec.train_fraction
-    return as_share(fixed, n_null, n_tests, spec.test_level(n_agents))
+    least = HALF if n_agents == 1 else ANY_SHARE
+    return as_share(fixed, n_null, n_tests, spec.test_level(n_agents), least)
 
 
 def planned_calibration(rows: Numbers, spec: RunSpec, n_agents: int) -> int:
