@@ -1,0 +1,154 @@
+"""What novelties among the known normals cost, and what looking at the suspicious ones gives back.
+
+    CONOVEL_DATA=FOLDER python -m benchmarks clean [--data FOLDER] [--trials 3] [--out FILE]
+        [--only NAME ...] [--seconds 280]
+
+One site has 1500 known normals, of which 0, 1, 3 or 5 % are novelties, and 500 tests with 50
+novelties of the same kind. *before*: nothing is done. *50*: fifty rows are looked at, ten at a
+time, without the tests. *50 with tests*, *100 with tests*: tests help to choose. *and known*: the
+removed rows are known novelties besides. *dropped*: the 50 most suspicious rows are removed and
+nobody looks. `gaussian` is the design of ``conovel reproduce`` with one agent. Results are
+appended to FILE, a line each; what was broken off goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import conovel as cn
+from benchmarks._real_sets import draw, files
+from benchmarks.known import _mean
+from benchmarks.real import FOLDER, _cell
+from conovel.experiments.gaussian import DIMENSION, gaussian_design, novelty_centre
+
+N, STEP = 1500, 10
+SHARES = (0.0, 0.01, 0.03, 0.05)
+WAYS = ("before", "50", "50 with tests", "100 with tests", "and known", "dropped")
+TABLES = (
+    "gaussian",
+    "annthyroid",
+    "cardio",
+    "donors",
+    "gasdrift",
+    "mnist",
+    "PageBlocks",
+    "satellite",
+    "shuttle",
+    "skin",
+    "Wilt",
+)
+
+
+def drawn(name: str, folder: Path, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
+    """Return known normals, tests, which are novel, and novelties that nobody tests."""
+    if name == "gaussian":
+        rng = np.random.default_rng([number, 38])
+        site = gaussian_design(0.0, rng, n_agents=1, n_null=N, n_test=500)[0]
+        return *site, novelty_centre() + rng.normal(size=(500, DIMENSION))
+    trial = draw(files(folder)[name], "one site", N, number)
+    return *trial.sites[0], trial.labelled
+
+
+def looked(
+    X: np.ndarray, is_bad: np.ndarray, tests: np.ndarray | None, budget: int
+) -> list[dict[int, str]]:
+    """Look at rows, ten at a time; return all verdicts after each ten."""
+    verdicts: dict[int, str] = {}
+    after = []
+    while len(verdicts) < budget:
+        rows = cn.suspicious_normals(X, STEP, tests, verdicts=verdicts).rows
+        verdicts = verdicts | {int(i): "novel" if is_bad[i] else "normal" for i in rows}
+        after.append(verdicts)
+    return after
+
+
+def measure(name: str, folder: Path, number: int, share: float) -> dict[str, Any]:
+    """Run one trial of every way."""
+    X, tests, is_novel, others = drawn(name, folder, number)
+    X, n_bad = X.copy(), round(share * len(X))
+    places = np.random.default_rng([number, 7]).permutation(len(X))[:n_bad]
+    X[places] = others[:n_bad]
+    is_bad = np.isin(np.arange(len(X)), places)
+    detector, values = cn.AdaDetect(random_state=number), {}
+
+    def note(way: str, normals: np.ndarray, n_found: int, known_rows: Any = None) -> None:
+        result = detector.detect(normals, tests, known_rows, check=False)
+        right = int((result.rejected & is_novel).sum())
+        false = result.n_rejected - right
+        fdp = false / max(result.n_rejected, 1)
+        values[way] = {"power": right / int(is_novel.sum()), "fdp": fdp, "found": n_found}
+
+    note("before", X, 0)
+    first = cn.suspicious_normals(X, 50).rows
+    note("dropped", np.delete(X, first, axis=0), int(is_bad[first].sum()))
+    if n_bad:
+        alone = cn.clean_normals(X, looked(X, is_bad, None, 50)[-1])
+        note("50", alone.X_null, alone.n_novel)
+        path = looked(X, is_bad, tests, 100)
+        for way, verdicts in (("50 with tests", path[4]), ("100 with tests", path[-1])):
+            cleaned = cn.clean_normals(X, verdicts)
+            note(way, cleaned.X_null, cleaned.n_novel)
+        note("and known", cleaned.X_null, cleaned.n_novel, cleaned.X_known)
+    return {"n_bad": n_bad, "ways": values}
+
+
+def table(rows: list[dict[str, Any]], share: float, what: str) -> list[str]:
+    """Return a line for each table of data, and the mean over all."""
+    cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["share"] == share:
+            for way, values in row["ways"].items():
+                cells[row["set"]][way].append(values[what])
+    ways = [way for way in WAYS if any(way in held for held in cells.values())]
+    lines = ["| set | " + " | ".join(ways) + " |", "|---" + "|---:" * len(ways) + "|"]
+    lines += [
+        f"| {name} | " + " | ".join(_cell(held[way]) for way in ways) + " |"
+        for name, held in cells.items()
+    ]
+    means = [_mean([held[way] for held in cells.values()]) for way in ways]
+    return [*lines, "| **mean** | " + " | ".join(means) + " |"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get(FOLDER))
+    parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--only", nargs="+", help="tables of data")
+    parser.add_argument("--out", type=Path, default=Path("clean.jsonl"))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
+    options = parser.parse_args()
+    names = options.only or TABLES
+    if options.data is None and set(names) != {"gaussian"}:
+        parser.error(f"name the folder of the tables by --data or {FOLDER}")
+    warnings.simplefilter("ignore")
+    lines = options.out.read_text("utf-8").splitlines() if options.out.exists() else []
+    done = {(row["set"], row["share"], row["trial"]): row for row in map(json.loads, lines)}
+    start = time.monotonic()
+    for number in range(options.trials):
+        for name in names:
+            for share in SHARES:
+                key = (name, share, number)
+                if key in done or time.monotonic() - start > options.seconds:
+                    continue
+                row = {"set": name, "share": share, "trial": number}
+                done[key] = row | measure(name, Path(options.data or "."), number, share)
+                with options.out.open("a", encoding="utf-8") as out:
+                    print(json.dumps(done[key]), file=out, flush=True)
+    rows = [row for row in done.values() if row["set"] in names]
+    for share in SHARES:
+        for what in ("power", "fdp", "found"):
+            print(f"\n{share:.0%} of the known normals are novelties: {what}\n")
+            print("\n".join(table(rows, share, what)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
