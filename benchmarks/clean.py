@@ -53,7 +53,8 @@ def drawn(name: str, folder: Path, number: int) -> tuple[np.ndarray, np.ndarray,
     if name == "gaussian":
         rng = np.random.default_rng([number, 38])
         site = gaussian_design(0.0, rng, n_agents=1, n_null=N, n_test=500)[0]
-        return *site, novelty_centre() + rng.normal(size=(500, DIMENSION))
+        others = novelty_centre() + rng.normal(size=(500, DIMENSION))
+        return site.X_null, site.X_test, site.is_novel, others
     trial = draw(files(folder)[name], "one site", N, number)
     return *trial.sites[0], trial.labelled
 

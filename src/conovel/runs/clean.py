@@ -172,8 +172,10 @@ def suspicious_normals(
     is_novel[[row for row, word in words.items() if word == NOVEL]] = True
     values = None if tests is None else tests.values
     scores = suspicion(rows.values, values, is_novel, as_seed(random_state))
-    places = np.flatnonzero(~is_judged)
-    places = places[np.argsort(-scores[places], kind="stable")][:number]
+    # Equal scores in the order of the values, so that the order of the rows does not matter.
+    by_value = np.lexsort(rows.values.T[::-1])
+    order = by_value[np.argsort(-scores[by_value], kind="stable")]
+    places = order[~is_judged[order]][:number]
     return Suspicious(places, scores[places], _reasons(rows, places))
 
 

@@ -31,11 +31,11 @@ def suspicion(
     """
     order = np.lexsort(rows.T[::-1])
     rows, is_novel = rows[order], is_novel[order]
-    parts = [_shares(_distance(rows)), _shares(_far_from_neighbours(rows))]
+    parts = [_surprise(_distance(rows)), _surprise(_far_from_neighbours(rows))]
     if tests is not None:
         tests = tests[np.lexsort(tests.T[::-1])]
         both, label = np.concatenate([rows, tests]), np.arange(len(rows) + len(tests)) >= len(rows)
-        parts.append(2 * _shares(_out_of_bag(both, label, seed)[: len(rows)]))
+        parts.append(2 * _surprise(_out_of_bag(both, label, seed)[: len(rows)]))
     sure = _shares(np.sum(parts, axis=0))
     if is_novel.any() and not is_novel.all():
         alike = _shares(_out_of_bag(rows, is_novel, seed))
@@ -48,6 +48,11 @@ def suspicion(
 def _shares(values: Vector) -> Vector:
     """Return which share of all values each is not below; equal values share a place."""
     return np.asarray(rankdata(values) / len(values), dtype=np.float64)
+
+
+def _surprise(values: Vector) -> Vector:
+    """Return -log of the share of values that are at least as high: few are far ahead."""
+    return np.asarray(-np.log(_shares(-values)), dtype=np.float64)
 
 
 def _distance(rows: Matrix) -> Vector:

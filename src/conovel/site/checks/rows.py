@@ -22,6 +22,7 @@ from conovel.site.checks.drift import (
     settled,
     stride_of,
 )
+from conovel.site.checks.strange import strange_finding
 from conovel.spec.findings import Finding, named, percent
 from conovel.stats.words import counted
 
@@ -133,6 +134,7 @@ def check_rows(
         *others,
         *mistakes,
         moved and _of_sources(moved, checked),
+        strange_finding(null[:, rest], checked.n_null),
         _shared_rows(null, test),
         _duplicate_ids(ids),
     ]
