@@ -1,14 +1,15 @@
 """What novelties among the known normals cost, and what looking at the suspicious ones gives back.
 
     CONOVEL_DATA=FOLDER python -m benchmarks clean [--data FOLDER] [--trials 3] [--out FILE]
-        [--only NAME ...] [--seconds 280]
+        [--only NAME ...] [--seconds 280] [--findings]
 
 One site has 1500 known normals, of which 0, 1, 3 or 5 % are novelties, and 500 tests with 50
 novelties of the same kind. *before*: nothing is done. *50*: fifty rows are looked at, ten at a
 time, without the tests. *50 with tests*, *100 with tests*: tests help to choose. *and known*: the
 removed rows are known novelties besides. *dropped*: the 50 most suspicious rows are removed and
 nobody looks. `gaussian` is the design of ``conovel reproduce`` with one agent. Results are
-appended to FILE, a line each; what was broken off goes on from there.
+appended to FILE, a line each; what was broken off goes on from there. With --findings it counts
+how often the finding `strange_normals` appears, over all tables and Gaussian rows.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks._real_sets import draw, files
 from benchmarks.known import _mean
 from benchmarks.real import FOLDER, _cell
 from conovel.experiments.gaussian import DIMENSION, gaussian_design, novelty_centre
+from conovel.site.checks.strange import strange_finding
 
 N, STEP = 1500, 10
 SHARES = (0.0, 0.01, 0.03, 0.05)
@@ -119,6 +121,23 @@ def table(rows: list[dict[str, Any]], share: float, what: str) -> list[str]:
     return [*lines, "| **mean** | " + " | ".join(means) + " |"]
 
 
+def count_findings(folder: Path, trials: int) -> None:
+    """Print in how many trials the finding appears, for each share of novelties."""
+    for name in ["gaussian", *files(folder)]:
+        counts = []
+        for share in SHARES:
+            n_seen = n_run = 0
+            for number in range(trials):
+                X, _, _, others = drawn(name, folder, number)
+                n_bad = round(share * len(X))
+                if n_bad <= len(others):
+                    X = np.concatenate([others[:n_bad], X[n_bad:]])
+                    n_run += 1
+                    n_seen += strange_finding(X, len(X)) is not None
+            counts.append(f"{n_seen} of {n_run}")
+        print(f"| {name} | " + " | ".join(counts) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=os.environ.get(FOLDER))
@@ -126,7 +145,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="tables of data")
     parser.add_argument("--out", type=Path, default=Path("clean.jsonl"))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
+    parser.add_argument("--findings", action="store_true", help="how often there is a finding")
     options = parser.parse_args()
+    if options.findings:
+        count_findings(Path(options.data or "."), options.trials)
+        return
     names = options.only or TABLES
     if options.data is None and set(names) != {"gaussian"}:
         parser.error(f"name the folder of the tables by --data or {FOLDER}")

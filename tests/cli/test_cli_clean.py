@@ -111,7 +111,10 @@ def _novel(listed):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda f: f.assign(id=f["id"].str.replace("row", "")), "is no row of these known normals"),
+        (
+            lambda f: f.assign(id=f["id"].str.replace("row", "")),
+            "is no row of these known normals",
+        ),
         (lambda f: f.assign(id="row999999-0123456789ab"), "is no row of these known normals"),
         (lambda f: f.assign(id=f["id"].str[:-1] + "z"), "is no row of these known normals"),
         (lambda f: f.assign(id=f["id"].iloc[0]), "stands there twice"),

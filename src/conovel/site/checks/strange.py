@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2, kstest
 
+from conovel.scorers.automatic import normality
 from conovel.scorers.blend import MahalanobisDistance
 from conovel.spec.findings import Finding, percent
 from conovel.stats.words import counted
@@ -18,8 +19,8 @@ _FEWEST_ROWS = 200
 _ROWS_PER_COLUMN = 10
 _KEPT = 0.9  # the rows nearest to the centre, from which its shape is estimated
 _STEPS = 4
-_BULK = 0.8  # of a Gaussian sample: its distances must fit
-_FITS = 0.01  # the p-value from which on they do
+_BULK = 0.95  # of a Gaussian sample: its distances must fit
+_FITS = 0.05  # the p-value from which on they do
 _TAIL = 0.99  # of a Gaussian sample; strange rows are further away
 _LONGER = 1.5  # so many times as many rows in the tail as a Gaussian sample has are no reason
 _BY_CHANCE = 1e-4  # the p-value of more rows than that
@@ -33,7 +34,7 @@ def strange_finding(null: NDArray[np.float64], n_null: int) -> Finding | None:
     """
     rows = null[:, np.ptp(null, axis=0) > 0]
     n, width = rows.shape
-    if not width or n < max(_FEWEST_ROWS, _ROWS_PER_COLUMN * width):
+    if width < 2 or n < max(_FEWEST_ROWS, _ROWS_PER_COLUMN * width):
         return None
     squares, n_far, share = _squares(rows), 0, 0.0
     for _ in range(_STEPS):  # strange rows are above the median of all rows: the others have less
@@ -42,8 +43,10 @@ def strange_finding(null: NDArray[np.float64], n_null: int) -> Finding | None:
         share = min(max((n_far / n - (1 - _TAIL)) / _TAIL, 0.0), _MOST)
     if share < _LEAST or binom.sf(n_far - 1, n, _LONGER * (1 - _TAIL)) > _BY_CHANCE:
         return None
-    bulk = scale * squares
-    bulk = bulk[bulk <= chi2.ppf(_BULK, width)]
+    squares = scale * squares
+    if not normality(rows[squares <= chi2.ppf(_TAIL, width)]).is_plausible:
+        return None
+    bulk = squares[squares <= chi2.ppf(_BULK, width)]
     if kstest(bulk, lambda x: chi2.cdf(x, width) / _BULK).pvalue < _FITS:
         return None
     return Finding(
@@ -58,7 +61,7 @@ def strange_finding(null: NDArray[np.float64], n_null: int) -> Finding | None:
 
 def _squares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return squared distances from the centre, by the shape of the rows that are near it."""
-    n, width = rows.shape
+    n = len(rows)
     spread = rows.std(axis=0)
     rows = (rows - np.median(rows, axis=0)) / spread
     squares = (rows**2).sum(axis=1)
