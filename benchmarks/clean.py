@@ -30,7 +30,7 @@ from benchmarks._real_sets import draw, files
 from benchmarks.known import _mean
 from benchmarks.real import FOLDER, _cell
 from conovel.experiments.gaussian import DIMENSION, gaussian_design, novelty_centre
-from conovel.site.checks.strange import strange_finding
+from conovel.site.checks.rows import strange_finding
 
 N, STEP = 1500, 10
 SHARES = (0.0, 0.01, 0.03, 0.05)

@@ -85,8 +85,8 @@ class Cleaned:
     def bound(self, level: Level, still_novel: float) -> Fraction:
         """Return what the level becomes if this share of the rows that are left is still novel.
 
-        It holds whatever their scores are. If they score as high as other novelties do, the level
-        itself holds.
+        The calibration rows are taken to hold the same share. The bound holds whatever the scores
+        of these rows are. If they score as high as other novelties do, the level itself holds.
         """
         share = Fraction(str(still_novel))
         if not 0 <= share < 1:

@@ -5,7 +5,7 @@ import pytest
 
 import conovel as cn
 from conovel.scorers.automatic import mahalanobis_distance
-from conovel.site.checks.strange import strange_finding
+from conovel.site.checks.rows import strange_finding
 
 
 def rows(seed, share=0.0, n=1500, width=8):
