@@ -27,8 +27,7 @@ import numpy as np
 
 import conovel as cn
 from benchmarks._real_sets import draw, files
-from benchmarks.known import _mean
-from benchmarks.real import FOLDER, _cell
+from benchmarks.real import FOLDER
 from conovel.experiments.gaussian import DIMENSION, gaussian_design, novelty_centre
 from conovel.site.checks.rows import strange_finding
 
@@ -104,21 +103,31 @@ def measure(name: str, folder: Path, number: int, share: float) -> dict[str, Any
     return {"n_bad": n_bad, "ways": values}
 
 
-def table(rows: list[dict[str, Any]], share: float, what: str) -> list[str]:
-    """Return a line for each table of data, and the mean over all."""
-    cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def table(rows: list[dict[str, Any]], what: str) -> list[str]:
+    """Return a line for each table of data and share, and means over tables with errors."""
+    cells: dict[tuple[float, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row["share"] == share:
-            for way, values in row["ways"].items():
-                cells[row["set"]][way].append(values[what])
-    ways = [way for way in WAYS if any(way in held for held in cells.values())]
-    lines = ["| set | " + " | ".join(ways) + " |", "|---" + "|---:" * len(ways) + "|"]
-    lines += [
-        f"| {name} | " + " | ".join(_cell(held[way]) for way in ways) + " |"
-        for name, held in cells.items()
+        for way, values in row["ways"].items():
+            cells[row["share"], row["set"]][way].append(values[what])
+    lines = [
+        "| novelties | set | " + " | ".join(WAYS) + " |",
+        "|---|---" + "|---:" * len(WAYS) + "|",
     ]
-    means = [_mean([held[way] for held in cells.values()]) for way in ways]
-    return [*lines, "| **mean** | " + " | ".join(means) + " |"]
+    for share in SHARES:
+        held = {name: cells[key] for key in cells for name in [key[1]] if key[0] == share}
+        for name, ways in held.items():
+            texts = (f"{np.mean(ways[way]):.2f}" if way in ways else "–" for way in WAYS)
+            lines.append(f"| {share:.0%} | {name} | " + " | ".join(texts) + " |")
+        means = {way: [np.mean(w[way]) for w in held.values() if way in w] for way in WAYS}
+        texts = (_error(means[way]) if means[way] else "–" for way in WAYS)
+        lines.append(f"| {share:.0%} | **mean** of {len(held)} | " + " | ".join(texts) + " |")
+    return lines
+
+
+def _error(means: list[Any]) -> str:
+    """Return the mean over tables of data and its standard error over them."""
+    error = np.std(means, ddof=1) / len(means) ** 0.5 if len(means) > 1 else 0.0
+    return f"{np.mean(means):.3f} ± {error:.3f}"
 
 
 def count_findings(folder: Path, trials: int) -> None:
@@ -168,10 +177,9 @@ def main() -> None:
                 with options.out.open("a", encoding="utf-8") as out:
                     print(json.dumps(done[key]), file=out, flush=True)
     rows = [row for row in done.values() if row["set"] in names]
-    for share in SHARES:
-        for what in ("power", "fdp", "found"):
-            print(f"\n{share:.0%} of the known normals are novelties: {what}\n")
-            print("\n".join(table(rows, share, what)), flush=True)
+    for what in ("power", "fdp", "found"):
+        print(f"\n{what}\n")
+        print("\n".join(table(rows, what)), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def level_with_novelties(level: Level, n_calibration: int, n_novel: int) -> Frac
     Examples
     --------
     >>> level_with_novelties(0.1, 999, 0), level_with_novelties(0.1, 999, 30)
-    (Fraction(1, 10), Fraction(100, 971))
+    (Fraction(1, 10), Fraction(10, 97))
     """
     n = as_whole(n_calibration, "n_calibration", 0)
     n_novel = as_whole(n_novel, "n_novel", 0, n)
