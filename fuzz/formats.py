@@ -226,6 +226,15 @@ def judge_verdict_table(text: str) -> str:
     return _judge_file("verdicts.csv", text.encode(errors="replace"), read_verdicts)
 
 
+def judge_clean_list(text: str) -> str:
+    """Read a list of known normals to look at."""
+    from conovel.runs.clean_list import read_list  # noqa: PLC0415
+
+    table = valid.clean_normals()
+    data = text.encode(errors="replace")
+    return _judge_file("look.csv", data, lambda path: read_list(path, table, 3).verdicts)
+
+
 def judge_site(text: str) -> str:
     """Read a site.toml."""
     from conovel.federation.settings import read_site  # noqa: PLC0415
@@ -382,6 +391,7 @@ FORMATS: dict[str, Format] = {
     "ledgers": Format(valid.ledgers, change_ledger, judge_ledger),
     "verdicts": Format(valid.verdicts, change_verdicts, judge_verdicts),
     "verdict-tables": Format(valid.verdict_tables, mutation.of_text, judge_verdict_table),
+    "clean-lists": Format(valid.clean_lists, mutation.of_text, judge_clean_list),
     "site": Format(valid.sites, mutation.of_text, judge_site),
     "federation": Format(valid.federations, mutation.of_text, judge_federation),
     "schemas": Format(valid.schemas, mutation.of_text, judge_schema),

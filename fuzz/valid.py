@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -157,6 +158,23 @@ def verdict_tables() -> list[str]:
     return [
         'id,verdict,kind,note\r\nt1,novel,mule account,\r\n\'=2,normal,,"a, b"\r\n',
         "row;verdict;site\n7;unclear;north\n",
+    ]
+
+
+def clean_normals() -> dict[str, Any]:
+    """Return known normals as columns of texts, of which a list names some rows."""
+    return {name: pa.chunked_array([["0.5", "-1", "=x"]]) for name in ("a", "verdict")}
+
+
+def clean_lists() -> list[str]:
+    """Return lists of known normals to look at, filled in."""
+    from conovel.runs.clean_list import digest_of  # noqa: PLC0415
+
+    ids = [f"row{row}-{digest_of(clean_normals(), row)}" for row in range(3)]
+    return [
+        "id,verdict,kind,note,suspicion,reasons,a\n"
+        f'{ids[0]},novel,mule,"a, b",0.9,,0.5\n{ids[2]},,,,,,\n',
+        f"verdict;id\nNormal;{ids[1]}\n unclear;{ids[0]}\n",
     ]
 
 

@@ -52,6 +52,11 @@ RUN = {
         "<Ledger",
         "friday.csv: 300 rows",
     ],
+    "how-to/clean.md": [
+        "No single row can be flagged",
+        "30 rows of 50 judged rows",
+        "known novelties: novel.csv",
+    ],
     "how-to/verdicts.md": [
         "rows were judged novel",
         "1000 known normals spent, 500 left",

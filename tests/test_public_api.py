@@ -311,6 +311,7 @@ WireError(ConovelError, ValueError) is raised
 adjusted_pvalues(ranks, n_calibration)
 benjamini_hochberg(ranks, n_calibration, level, *, pi0=None)
 check(X_null, order=None, *, level=0.1, scorer=None, random_state=0, schema=None)
+clean_normals(X_null, verdicts)
 conformal_pvalues(calibration_scores, test_scores)
 conformal_ranks(calibration_scores, test_scores)
 decode(message, *, schema=None)
@@ -323,6 +324,8 @@ fast_lsu(blocks, level, *, pi0=None, liars=0)
 infer_schema(X_null, X_test=None, *, kinds=None)
 reject(calibration_scores, test_scores, level)
 resolution(n_calibration, m, level)
+suspicious_normals(X_null, budget=10, X_test=None, *, verdicts=None, schema=None,
+    random_state=0)
 """
 
 # What others were promised, beyond the names: parameters of calls and members of results.

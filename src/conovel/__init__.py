@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from conovel.rows.pairs import infer_schema as infer_schema
     from conovel.runs.agents import Agent as Agent
     from conovel.runs.check_order import check as check
+    from conovel.runs.clean import clean_normals as clean_normals
+    from conovel.runs.clean import suspicious_normals as suspicious_normals
     from conovel.runs.detection import Detection as Detection
     from conovel.runs.detector import AdaDetect as AdaDetect
     from conovel.runs.kept import KeptDetector as KeptDetector
@@ -88,6 +90,7 @@ _HOMES = {
     "adjusted_pvalues": "stats.ranks",
     "benjamini_hochberg": "stats.stepup",
     "check": "runs.check_order",
+    "clean_normals": "runs.clean",
     "conformal_pvalues": "stats.ranks",
     "conformal_ranks": "stats.ranks",
     "decode": "site.sent.surrogate",
@@ -98,6 +101,7 @@ _HOMES = {
     "infer_schema": "rows.pairs",
     "reject": "stats.stepup",
     "resolution": "stats.resolution",
+    "suspicious_normals": "runs.clean",
 }
 # Names that were here up to version 0.2: import them from their homes. From here they come with a
 # warning, for one release.

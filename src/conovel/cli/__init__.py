@@ -16,6 +16,7 @@ from conovel.cli import (
     agent,
     audit,
     check,
+    clean,
     detect,
     evaluate,
     federation,
@@ -91,7 +92,7 @@ app = typer.Typer(
     " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own.",
 )
 for panel, commands in {
-    ONE_SITE: (detect.detect, check.check, evaluate.evaluate, schema.schema),
+    ONE_SITE: (detect.detect, check.check, clean.clean, evaluate.evaluate, schema.schema),
     EVERY_DAY: (fit.fit, watch.watch, ledger.ledger),
     NETWORKS: (simulate.simulate, reproduce.reproduce, reproduce.limit),
     FEDERATIONS: (

@@ -221,6 +221,27 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
     _atomically(path, lambda temporary: write(table, str(temporary)))
 
 
+def write_rows(path: Path, columns: Mapping[str, Any], separator: str = ",") -> None:
+    """Write rows of a user's file again, every text as it was, whole or not at all.
+
+    :func:`write_table` marks texts that a spreadsheet would compute; rows that are detected in
+    later must be spelled as before.
+    """
+    table = pa.table(dict(columns))
+    if _WRITTEN.get(path.suffix.lower()) == "parquet":
+        _atomically(path, lambda temporary: pa_parquet.write_table(table, str(temporary)))
+        return
+    data = pa.BufferOutputStream()
+    try:  # quotes where some text needs them, else none
+        pa_csv.write_csv(
+            table, data, pa_csv.WriteOptions(delimiter=separator, quoting_style="none")
+        )
+    except pa.ArrowInvalid:
+        data = pa.BufferOutputStream()
+        pa_csv.write_csv(table, data, pa_csv.WriteOptions(delimiter=separator))
+    _atomically(path, lambda temporary: temporary.write_bytes(data.getvalue()))
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

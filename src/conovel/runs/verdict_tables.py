@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +73,16 @@ def add_from_files(
 
 def read_verdicts(path: Path) -> list[dict[str, str]]:
     """Read a CSV of verdicts as texts; a row without a verdict is left out."""
+    rows = read_texts(path, ("id", "verdict"), "and may have kind, note and agent")
+    return [
+        {name: row.get(name, "")[:MAX_TEXT] for name in _NAMES}
+        for row in rows
+        if row.get("verdict", "").strip()
+    ]
+
+
+def read_texts(path: Path, needed: Sequence[str], besides: str = "") -> list[dict[str, str]]:
+    """Read a CSV that people filled in as texts, by the names of its columns."""
     data = read_bytes(path, _MOST_BYTES)
     if len(data) > _MOST_BYTES:
         raise FileError(f"{path} is too large for a file of verdicts")
@@ -87,17 +97,12 @@ def read_verdicts(path: Path) -> list[dict[str, str]]:
     except csv.Error as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     names = {_ALSO.get(name, name) for name in (rows[0] if rows else {}) if name is not None}
-    if lacking := [name for name in ("id", "verdict") if name not in names]:
-        raise InputError(
-            f"{path} has no column {lacking[0]!r}: it needs id and verdict, and may have kind,"
-            " note and agent"
-        )
-    records = []
-    for row in rows:
-        plain = {_ALSO.get(str(key), str(key)): value or "" for key, value in row.items()}
-        if plain.get("verdict", "").strip():
-            records.append({name: plain.get(name, "")[:MAX_TEXT] for name in _NAMES})
-    return records
+    if lacking := [name for name in needed if name not in names]:
+        needs = ", ".join(part for part in (" and ".join(needed), besides) if part)
+        raise InputError(f"{path} has no column {lacking[0]!r}: it needs {needs}")
+    return [
+        {_ALSO.get(str(key), str(key)): value or "" for key, value in row.items()} for row in rows
+    ]
 
 
 def _about(flagged: Path) -> dict[str, Any]:

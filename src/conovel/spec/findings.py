@@ -31,6 +31,7 @@ KINDS: Mapping[str, str | None] = {
     "known_among_normals": None,
     "known_among_tests": None,
     "spent": None,
+    "strange_normals": None,
 }
 
 
@@ -43,7 +44,7 @@ class Finding:
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
         "weights", "shared_rows", "constant", "duplicate_ids", "thin_calibration",
-        "known_among_normals", "known_among_tests" and "spent".
+        "known_among_normals", "known_among_tests", "spent" and "strange_normals".
     message : str
         What was seen.
     fix : str

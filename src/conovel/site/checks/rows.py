@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom, chi2, kstest
 
 from conovel.rows.stored import RowSource
 from conovel.rows.tables import count_shared_rows
+from conovel.scorers.automatic import normality
+from conovel.scorers.blend import MahalanobisDistance
 from conovel.site.checks.columns import (
     column_findings,
     label_finding,
@@ -149,6 +152,7 @@ def check_rows(
         *others,
         *mistakes,
         moved and _of_sources(moved, checked),
+        strange_finding(null[:, rest], checked.n_null),
         _shared_rows(null, test),
         _duplicate_ids(ids),
     ]
@@ -294,3 +298,59 @@ def column_finding(
         (name,),
         numbers={"outside": int(outside[j]), "flagged": n_rejected},
     )
+
+
+_FEWEST_GAUSSIAN = 200
+_ROWS_PER_COLUMN = 10
+_NEAR = 0.9  # the rows nearest to the centre, from which its shape is estimated
+_ROUNDS = 4
+_BULK = 0.95  # of a Gaussian sample: its distances must fit
+_FITS = 0.05  # the p-value from which on they do
+_TAIL = 0.99  # of a Gaussian sample; strange rows are further away
+_LONGER = 1.5  # so many times as many rows in the tail as a Gaussian sample has are no reason
+_BY_CHANCE = 1e-4  # the p-value of more rows than that
+_LEAST_STRANGE, _MOST_STRANGE = 0.005, 0.2  # share of strange rows
+
+
+def strange_finding(null: Matrix, n_null: int) -> Finding | None:
+    """Say that some known normals may be novelties, and about how many.
+
+    `null` are the known normals that checks look at, of `n_null` in all. Whether strange rows are
+    novelties or a heavy tail cannot be told in general. It can where the bulk of the rows is so
+    much like a Gaussian sample that its tail is known, too.
+    """
+    rows = null[:, (np.ptp(null, axis=0) > 0) & (null.std(axis=0) > 0)]
+    n, width = rows.shape
+    if width < 2 or n < max(_FEWEST_GAUSSIAN, _ROWS_PER_COLUMN * width):
+        return None
+    squares, n_far, share = _squares(rows), 0, 0.0
+    for _ in range(_ROUNDS):  # strange rows are above the median of all rows: the others have less
+        scale = chi2.ppf(0.5 / (1 - share), width) / np.median(squares)
+        n_far = int((scale * squares > chi2.ppf(_TAIL, width)).sum())
+        share = min(max((n_far / n - (1 - _TAIL)) / _TAIL, 0.0), _MOST_STRANGE)
+    if share < _LEAST_STRANGE or binom.sf(n_far - 1, n, _LONGER * (1 - _TAIL)) > _BY_CHANCE:
+        return None
+    squares = scale * squares
+    if not normality(rows[squares <= chi2.ppf(_TAIL, width)]).is_plausible:
+        return None
+    bulk = squares[squares <= chi2.ppf(_BULK, width)]
+    if kstest(bulk, lambda x: chi2.cdf(x, width) / _BULK).pvalue < _FITS:
+        return None
+    return Finding(
+        "strange_normals",
+        f"about {percent(round(share, 3))} of {counted(n_null, 'known normal')} lie apart from the"
+        " others, which look Gaussian: they may be novelties, and then hide those among the tests",
+        "look at some of them with `conovel clean`, and remove those that are novel; do not remove"
+        " any without a look",
+        numbers={"share": share, "n_far": n_far},
+    )
+
+
+def _squares(rows: Matrix) -> Matrix:
+    """Return squared distances from the centre, by the shape of the rows that are near it."""
+    n, rows = len(rows), (rows - np.median(rows, axis=0)) / rows.std(axis=0)
+    squares = (rows**2).sum(axis=1)
+    for _ in range(_ROUNDS):
+        kept = np.argsort(squares, kind="stable")[: int(_NEAR * n)]
+        squares = np.exp(MahalanobisDistance().fit(rows[kept]).score_samples(rows))
+    return np.asarray(squares, dtype=np.float64)
