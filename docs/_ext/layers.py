@@ -66,7 +66,8 @@ def layers() -> list[list[str]]:
 def modules() -> list[Module]:
     """Return all modules, by layer from the top down and then by path."""
     order = [name for line in layers() for name in line]
-    paths = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+    of_all = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
+    paths = [path for path in PACKAGE.rglob("*.py") if path not in of_all]
     found = [_module(path) for path in paths if path.name != "__init__.py" or _has_code(path)]
     return sorted(found, key=lambda m: (order.index(m.layer), m.path.count("/"), m.path))
 

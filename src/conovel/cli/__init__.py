@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from conovel.cli import (
     agent,
@@ -72,12 +72,34 @@ class PanelCommand(TyperCommand):
             if not param.required:
                 param.rich_help_panel = _PANEL_OF.get(str(param.name))  # type: ignore[attr-defined]
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the options as the help shows them."""
+        return _without_types(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """Commands with a common name, and their options as the help shows them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the options as the help shows them."""
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Show no type where it teaches nothing: an option that takes no value, or that repeats."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+        elif getattr(param, "multiple", False) and param.metavar is None:
+            param.metavar = "<str>"
+    return params
+
 
 app = typer.Typer(
     name="conovel",
+    cls=PlainGroup,
     help="Find novelties with a guaranteed false discovery rate, at one site or across many.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     epilog="Exit codes: 0, the work is done and the answer is yes; 2, the input cannot be used;"
@@ -100,8 +122,11 @@ for panel, commands in {
 }.items():
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)
-app.add_typer(federation.federation, name="federation", rich_help_panel=FEDERATIONS)
-app.add_typer(verdicts.verdicts, name="verdicts", rich_help_panel=EVERY_DAY)
+for group, panel in ((federation.federation, FEDERATIONS), (verdicts.verdicts, EVERY_DAY)):
+    for part in group.registered_commands:
+        part.cls = PanelCommand
+    name = "federation" if group is federation.federation else "verdicts"
+    app.add_typer(group, name=name, cls=PlainGroup, rich_help_panel=panel)
 
 
 @app.callback(invoke_without_command=True)
@@ -122,7 +147,7 @@ def main() -> None:
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", ConovelWarning)
         try:
-            app()
+            app(prog_name="conovel")  # also where it runs as python -m conovel
         except ConovelError as error:
             say(f"conovel: {error}", err=True)
             sys.exit(ERROR)
