@@ -66,8 +66,7 @@ def layers() -> list[list[str]]:
 def modules() -> list[Module]:
     """Return all modules, by layer from the top down and then by path."""
     order = [name for line in layers() for name in line]
-    of_all = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
-    paths = [path for path in PACKAGE.rglob("*.py") if path not in of_all]
+    paths = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
     found = [_module(path) for path in paths if path.name != "__init__.py" or _has_code(path)]
     return sorted(found, key=lambda m: (order.index(m.layer), m.path.count("/"), m.path))
 
@@ -79,7 +78,7 @@ def _has_code(path: Path) -> bool:
 
 def _module(path: Path) -> Module:
     relative = path.relative_to(PACKAGE)
-    layer = relative.parts[0].removesuffix(".py")
+    layer = relative.parts[0].removesuffix(".py").replace("__main__", "cli")
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return Module(relative.as_posix(), layer, docstring.split("\n\n")[0].replace("\n", " "))
 
