@@ -43,7 +43,7 @@ RESULTS = "Results"
 _MANY = 12  # from so many options on, a command has several panels
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Columns": ("columns", "id_column", "exclude", "keep", "kind", "kind_column", "schema"),
-    "How CSV files are read": ("separator", "decimal", "encoding", "na"),
+    "How CSV files are read": ("separator", "decimal", "encoding", "na", "no_header"),
     "What is learnt": ("scorer", "train_fraction", "max_train_rows", "seed", "repeats", "grower"),
     "Models that are sent": ("composite", "bits", "privacy"),
     "The Gaussian design, without --agent": ("delta", "agents", "nulls", "tests"),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    "columns",
     "id_column",
     data="Rows with labels: a file or a folder.",
     label="Column that tells normal rows from novelties.",
@@ -95,7 +94,8 @@ def evaluate(
 
     with stages() as show:
         show.stage("reading rows")
-        rows = read_table(data, options.reading)
+        by = None if order == "file" else order
+        rows = read_table(data, options.reading, options.features_with(label, by))
         novel = (
             None
             if known_file is None

@@ -13,7 +13,6 @@ from conovel.errors import InputError
 
 
 @with_options(
-    "columns",
     "id_column",
     "schema",
     file=typer.Argument(
@@ -52,9 +51,9 @@ def schema(
     from conovel.spec.schema import Column  # noqa: PLC0415
 
     kinds = options.kinds() or None
-    reading, _ = columns_read(kinds, options.reading, None)
+    reading, columns = columns_read(kinds, options.reading, options.features)
     with named_samples(reading, first, second):
-        types = pick_features(first, second or first, None, None, reading)
+        types = pick_features(first, second or first, columns, None, reading)
         samples = (read_features(path, types, None, reading) for path in (first, second) if path)
         inferred = infer_schema(*(sample.features for sample in samples), kinds=kinds)
     ignored = (

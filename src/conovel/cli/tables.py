@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 # What options are for, where several commands have them.
 _HELP: Mapping[str, Any] = {
-    "columns": "Feature columns, separated by commas; all of them if not given.",
+    "columns": "Feature columns, separated by commas; all of them if not given. With --no-header,"
+    " what all columns of the files are called, in their order.",
+    "no_header": "The first line of a CSV file has values and no names. --columns names the"
+    " columns; if it is not given, they are x1, x2 and so on.",
     "id_column": typer.Option("--id", help="Column that names the rows; never a feature."),
     "known_file": typer.Option(
         "--known",
@@ -79,11 +82,18 @@ class FileOptions:
     decimal: str | None = None
     encoding: str | None = None
     na: str | None = None
+    no_header: bool = False
 
     @property
     def features(self) -> list[str] | None:
         """Names of the feature columns, where they are given."""
-        return split_names(self.columns) if self.columns else None
+        return split_names(self.columns) if self.columns and not self.no_header else None
+
+    def features_with(self, *others: str | None) -> list[str] | None:
+        """Name the columns to read, where features are given: other columns are read, too."""
+        if self.features is None:
+            return None
+        return list(dict.fromkeys([*self.features, *filter(None, others)]))
 
     @property
     def reading(self) -> ReadingOptions:
@@ -91,7 +101,15 @@ class FileOptions:
         from conovel.rows.dialects import ReadingOptions  # noqa: PLC0415
 
         marks = tuple(split_names(self.na)) if self.na else ()
-        return ReadingOptions(self.separator, self.decimal, self.encoding, marks, self._excluded)
+        return ReadingOptions(
+            self.separator,
+            self.decimal,
+            self.encoding,
+            marks,
+            self._excluded,
+            header=not self.no_header,
+            names=tuple(split_names(self.columns or "")) if self.no_header else (),
+        )
 
     def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
         """Read what the columns are."""
@@ -132,8 +150,10 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
     for those in `leave`.
     """
     given = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in get_type_hints(FileOptions).items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hint)
+        for (name, hint), field in zip(
+            get_type_hints(FileOptions).items(), fields(FileOptions), strict=True
+        )
         if name not in leave
     ]
 

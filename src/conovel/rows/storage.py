@@ -93,11 +93,13 @@ def pick_columns(
     return pa.schema([*features, *agree_on_features(both, also)])
 
 
-def read_table(path: Path, reading: ReadingOptions = AS_FOUND) -> pa.Table:
-    """Read all columns of one sample but those to exclude."""
+def read_table(
+    path: Path, reading: ReadingOptions = AS_FOUND, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Read some columns of one sample, or all of them, but those to exclude."""
     files = open_files(path, reading)
     require_columns(files, reading.exclude)
-    names = [name for name in column_names(files) if name not in reading.exclude]
+    names = [name for name in columns or column_names(files) if name not in reading.exclude]
     return read_features(
         path, agree_on_features([files], names, stacklevel=4), None, reading
     ).features
@@ -133,7 +135,8 @@ def pick_features(
         if extra and (lacking := [c for c in columns if c not in column_names(tests)]):
             raise ColumnError(
                 f"{test} has {listed(extra)} where {null} has {listed(lacking)}: give both the"
-                " same names, or pick the features with --columns"
+                " same names, pick the features with --columns, or say --no-header if the first"
+                " lines have values"
             )
         if extra:
             raise ColumnError(
