@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import typer
 
 from conovel.cli.show import (
+    addressed,
     bars,
     facts_table,
     is_dask,
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    test="Rows to test: a file or a folder.",
-    null="Known normals: a CSV, Parquet, Arrow or Excel file, or a folder of them.",
+    test="Rows to test: a file, a folder, an address such as s3://bucket/today.parquet, or - for"
+    " standard input.",
+    null="Known normals: a CSV, Parquet, Arrow, JSON lines or Excel file, a folder of them, an"
+    " address or -.",
     detector="Instead of known normals, a detector of `conovel fit`. It has not seen the rows to"
     " test, and answers in milliseconds.",
     ledger="File of a ledger: decide together with all earlier batches, with one guarantee for"
@@ -188,10 +191,11 @@ def detect(
             _engine(engine, scheduler),
             confidence,
         )
-    source = {"null": str(null)} if detector is None else {"detector": str(detector)}
+    source = {"detector": str(detector)} if null is None else {"null": addressed(null)}
     paths = (null, test, known_file)
     read_as = describe_files([path for path in paths if path is not None], reading)
-    summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
+    read_as = {addressed(path): how for path, how in read_as.items()}
+    summary = {"command": "detect", **source, "test": addressed(test), "read_as": read_as}
     summary |= result.summary() | about_known(result, known_file)
     if certificate is not None:
         from conovel.report import lists_of  # noqa: PLC0415

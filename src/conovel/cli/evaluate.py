@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conovel.cli.show import (
+    addressed,
     print_findings,
     print_fitted,
     print_json,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @with_options(
     "id_column",
-    data="Rows with labels: a file or a folder.",
+    data="Rows with labels: a file, a folder, an address or -.",
     label="Column that tells normal rows from novelties.",
     normal="Label of normal rows; 0, false, normal, benign or similar if not given.",
     order="Test the last rows, by the order of this column, or `file` for the order of the file;"
@@ -122,7 +123,7 @@ def evaluate(
     if plot is not None:
         result.plot().figure.savefig(plot)
     if out is not None:
-        write_json(out, {**result.to_dict(), "data": str(data), "label": label})
+        write_json(out, {**result.to_dict(), "data": addressed(data), "label": label})
     if json:
         print_json(result.to_dict())
     else:

@@ -28,13 +28,22 @@ if TYPE_CHECKING:
 
 
 _MOST_NOTES = 10  # findings that a terminal shows
+ADDRESSES: dict[str, str] = {}  # copy of a table -> where the table is
+
+
+def addressed(text: str | Path) -> str:
+    """Give a text in which tables that were copied are called by their addresses."""
+    shown = str(text)
+    for copy, address in ADDRESSES.items():
+        shown = shown.replace(copy, address)
+    return shown
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print one line, whatever the text holds."""
     import typer  # noqa: PLC0415
 
-    typer.echo(printable(text), err=err)
+    typer.echo(printable(addressed(text)), err=err)
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
@@ -42,7 +51,7 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     from rich.text import Text  # noqa: PLC0415
 
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
-    return Text.assemble(*((printable(text), style) for text, style in pairs))
+    return Text.assemble(*((printable(addressed(text)), style) for text, style in pairs))
 
 
 def print_fitted(content: RenderableType) -> None:

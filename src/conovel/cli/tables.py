@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from conovel.cli.show import split_names
+from conovel.cli.show import addressed, split_names
+from conovel.cli.sources import TABLES, local_path
 from conovel.errors import ConovelError, InputError
 
 if TYPE_CHECKING:
@@ -164,23 +166,34 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
         @wraps(command)
         def call(**values: Any) -> None:
             if len(shown) > len(own):
+                for name in TABLES:
+                    if values.get(name) is not None:
+                        values[name] = local_path(values[name])
                 options = FileOptions(**{one.name: values.pop(one.name) for one in given})
                 values["options"] = options
             command(**values)
 
-        call.__signature__ = Signature([_explained(one, helps) for one in shown])  # type: ignore[attr-defined]
+        tables = TABLES if len(shown) > len(own) else ()
+        call.__signature__ = Signature([_explained(one, helps, tables) for one in shown])  # type: ignore[attr-defined]
         return call
 
     return with_helps
 
 
-def _explained(parameter: Parameter, helps: Mapping[str, Any]) -> Parameter:
+def _explained(
+    parameter: Parameter, helps: Mapping[str, Any], tables: Collection[str]
+) -> Parameter:
     text = helps.get(parameter.name, _HELP.get(parameter.name))
     if isinstance(text, str) and parameter.default is False:  # there is no option to say no
         text = typer.Option(f"--{parameter.name.replace('_', '-')}", help=text)
     elif isinstance(text, str):
         text = typer.Option(help=text)
-    annotation = Annotated[parameter.annotation, text]  # type: ignore[name-defined]
+    kind = parameter.annotation
+    if parameter.name in tables:
+        if isinstance(text, OptionInfo):
+            text.metavar = "<path>"
+        kind = str if kind is Path else str | None  # a path would lose a slash of an address
+    annotation = Annotated[kind, text]  # type: ignore[valid-type]
     return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
@@ -251,7 +264,7 @@ def about_known(result: Detection | FileDetection, known_file: Path | None) -> d
     """Return what a summary says of known novelties, where there are any."""
     if known_file is None:
         return {}
-    about: dict[str, Any] = {"path": str(known_file), "n_rows": result.n_known}
+    about: dict[str, Any] = {"path": addressed(known_file), "n_rows": result.n_known}
     if (choice := result.choices.get("known")) is not None:
         about["choice"] = choice.to_dict()
     return {"known": about}

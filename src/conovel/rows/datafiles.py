@@ -60,7 +60,7 @@ FORMATS = {
     ".xlsx": "excel",
 }
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # of pyarrow, about a file
-_ENDINGS = ".csv, .csv.gz, .tsv, .txt, .data, .jsonl, .parquet, .feather, .arrow or .xlsx"
+ENDINGS = ".csv, .csv.gz, .tsv, .txt, .data, .jsonl, .parquet, .feather, .arrow or .xlsx"
 _UNTYPED = {"int64", "float64", "null"}  # what pyarrow takes the first numbers of a CSV file for
 
 
@@ -225,7 +225,7 @@ def open_files(path: Path, reading: ReadingOptions = AS_FOUND) -> list[DataFile]
     formats = {format_of(f) for f in files}
     if len(formats) != 1 or None in formats:
         several = f", of one kind, not of {len(formats)}" if len(formats) > 1 else ""
-        raise FileError(f"{path}: expected {_ENDINGS} files{several}")
+        raise FileError(f"{path}: expected {ENDINGS} files{several}")
     for file in files:
         require_text_name(file)
     return [DataFile(file, reading) for file in files]

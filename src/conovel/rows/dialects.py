@@ -152,12 +152,12 @@ def sniff(path: Path, reading: ReadingOptions = AS_FOUND) -> Dialect:
 
 
 def squeezed(text: str) -> str:
-    """Leave one space between values that spaces and tabs align, and none at the ends of lines.
+    r"""Leave one space between values that spaces and tabs align, and none at the ends of lines.
 
     Examples
     --------
-    >>> squeezed("  1.5   a\\n20.0 \\tb \\n")
-    '1.5 a\\n20.0 b\\n'
+    >>> squeezed("  1.5   a\n20.0 \tb \n")
+    '1.5 a\n20.0 b\n'
     """
     return re.sub(r"^ | (?=\r?$)", "", re.sub(r"[ \t]+", " ", text), flags=re.MULTILINE)
 
