@@ -95,7 +95,7 @@ def test_options_reach_the_detector(detect):
         (["--columns", "a", "--scorer", "magic"], "no scorer is called 'magic'"),
         (["--columns", "a", "--pi0", "magic"], "pi0 must be None, 'storey' or 'quantile'"),
         (["--columns", "a", "--out", "no/where.csv"], "the folder no does not exist"),
-        (["--columns", "a", "--out", "d.txt"], "name the output .csv or .parquet"),
+        (["--columns", "a", "--out", "d.txt"], "name the output .csv, .parquet, .jsonl or .xlsx"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(detect, more, words):

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     " enough known normals are left to calibrate.",
     final="Begin a ledger whose decisions are final; it finds far less.",
     batches=typer.Option(min=1, help="With --final, how many batches share the level."),
-    out="Where to write the decisions (.parquet or .csv); a .json goes beside.",
+    out="Where to write the decisions (.parquet, .csv, .jsonl or .xlsx); a .json goes beside.",
     level="Largest tolerated share of false alarms among the flagged rows. If not given, that of"
     " the ledger or of the detector, else 0.1.",
     scorer="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"

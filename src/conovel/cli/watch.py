@@ -30,7 +30,7 @@ Test = Callable[[Path], "Detection"]
     ledger="File of the ledger; it is made if it is not there.",
     detector="A detector of `conovel fit`: one score for all files.",
     null="Instead of a detector, known normals: each file gets its own score.",
-    out="Where to write the list so far after each file (.csv or .parquet).",
+    out="Where to write the list so far after each file (.csv, .parquet, .jsonl or .xlsx).",
     level="Largest tolerated share of false alarms on the list.",
     final="Begin a ledger with final decisions.",
     batches=typer.Option(min=1, help="With --final, how many files share the level."),

@@ -1,4 +1,4 @@
-"""Rows in and decisions out: CSV and Parquet files or folders, through pyarrow."""
+"""Rows in and decisions out: files or folders of them, through pyarrow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, FileError, SampleError
@@ -33,10 +31,10 @@ from conovel.rows.datafiles import (
 )
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
+from conovel.rows.written import writer, written_as
 from conovel.stats.words import listed, not_there
 
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
-_WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +172,15 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         require_columns([file], names)
         types = pa.schema([file.schema.field(name) for name in names])
         for name, values in file.read(types).to_pydict().items():
-            columns[name] += values
+            columns[name] += _whole(values) if file.format == "excel" else values
     return columns
+
+
+def _whole(values: list[Any]) -> list[Any]:
+    """Give whole numbers of a sheet, which has floats alone, as they were written."""
+    floats = [value for value in values if isinstance(value, float)]
+    is_whole = all(value.is_integer() for value in floats)
+    return [int(v) if is_whole and isinstance(v, float) else v for v in values]
 
 
 def read_originals(
@@ -198,15 +203,16 @@ def beside(path: Path) -> Path:
 
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write columns as CSV or Parquet, whole or not at all, for their owner alone."""
-    table = pa.table(dict(columns))
-    kind = _WRITTEN.get(path.suffix.lower())
-    if kind is None:
-        raise FileError(f"{path}: name the output .csv or .parquet")
-    if kind == "csv":
+    """Write columns, whole or not at all, for their owner alone."""
+    table, form = pa.table(dict(columns)), written_as(path)
+    if form == "csv":
         table = neutral_table(table)
-    write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
-    _atomically(path, lambda temporary: write(table, str(temporary)))
+
+    def write(temporary: Path) -> None:
+        with writer(temporary, form, table.schema) as file:
+            file.write_table(table)
+
+    _atomically(path, write)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -296,8 +302,7 @@ def require_writable(path: Path) -> None:
     """Fail before the work, not after it, when the output has nowhere to go."""
     if not path.parent.is_dir():
         raise FileError(f"{path}: the folder {path.parent} does not exist")
-    if path.suffix.lower() not in _WRITTEN:
-        raise FileError(f"{path}: name the output .csv or .parquet")
+    written_as(path)
 
 
 def _atomically(path: Path, write: Any) -> None:
@@ -307,6 +312,8 @@ def _atomically(path: Path, write: Any) -> None:
         write(temporary)
         keep_mode(path, temporary)
         os.replace(temporary, path)
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     finally:
