@@ -110,8 +110,8 @@ def test_a_broken_file_is_named(detect, folder):
     (folder / "broken.parquet").write_bytes(b"PAR1 this is not parquet")
     run = detect("--columns", "a", test="broken.parquet")
     assert (run.returncode, "broken.parquet cannot be read" in run.stderr) == (2, True)
-    (folder / "words.txt").write_text("a")
-    run = detect("--columns", "a", test="words.txt")
+    (folder / "words.doc").write_text("a")
+    run = detect("--columns", "a", test="words.doc")
     assert (run.returncode, "expected .csv, .csv.gz" in run.stderr) == (2, True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -29,6 +30,7 @@ from conovel.cli.tables import (
     add_known_rows,
     add_read_rows,
     as_known_file,
+    located,
     named_samples,
     with_options,
 )
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from conovel.runs.verdicts import Verdicts
     from conovel.site.engines import Engine
     from conovel.site.explain.reasons import Reasons
+    from conovel.spec.findings import Finding
 
 
 @with_options(
@@ -240,6 +243,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     with named_samples(files.reading, test=files.test):
         rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
         result = kept.detect(rows, ids=ids, level=level, ledger=files.ledger, name=name)
+        result = replace(result, warnings=tuple(map(files.located, result.warnings)))
     why = None
     if result.explainer is not None and files.most_reasons:  # else it holds no normals
         why = result.most_novel_reasons(files.most_reasons)
@@ -311,12 +315,13 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
             known_rows,
             ids=rows.ids,
             on_stage=show.stage,
-            on_finding=show.finding,
+            on_finding=lambda finding: show.finding(files.located(finding)),
             ledger=files.ledger,
             verdicts=files.verdicts,
             name=files.test.name if files.ledger or files.verdicts else None,
             check=files.check,
         )
+        result = replace(result, warnings=tuple(map(files.located, result.warnings)))
         show.stage("explaining flagged rows")
         why = result.most_novel_reasons(files.most_reasons) if files.most_reasons else None
         show.stage("writing")
@@ -348,6 +353,7 @@ def _in_pieces(
             keep_columns=files.keep_columns,
             known_file=files.known_file,
         )
+    result = replace(result, warnings=tuple(map(files.located, result.warnings)))
     return result, of_files(result), result.reasons
 
 
@@ -375,6 +381,12 @@ class DetectFiles(NamedTuple):
         """Known normals, which are there, and rows to test."""
         assert self.null is not None  # noqa: S101  (_with_normals has checked it)
         return self.null, self.test
+
+    def located(self, finding: Finding) -> Finding:
+        """Name the line of a file in a finding about a row."""
+        named_files = {"known normals": self.null, "test rows": self.test}
+        there = {which: path for which, path in named_files.items() if path is not None}
+        return located(finding, there, self.reading)
 
     @property
     def known_path(self) -> Path | None:

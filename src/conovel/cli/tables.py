@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from conovel.rows.known_files import KnownFile
     from conovel.runs.detection import Detection
     from conovel.runs.file_detection import FileDetection
+    from conovel.spec.findings import Finding
     from conovel.spec.schema import Schema
 
 # What options are for, where several commands have them.
@@ -242,6 +243,19 @@ def _with_line(error: ConovelError, files: Mapping[str, Path], reading: ReadingO
     if len(about) != 1 or not about[0].is_file() or format_of(about[0]) != "csv":
         return str(error)
     return relocated(error, about[0], DataFile(about[0], reading).dialect, 0)
+
+
+def located(finding: Finding, files: Mapping[str, Path], reading: ReadingOptions) -> Finding:
+    """Name the line of a file in a finding about a row; `files` by what findings call them."""
+    from conovel.rows.datafiles import DataFile, format_of  # noqa: PLC0415
+    from conovel.rows.dialects import relocated  # noqa: PLC0415
+
+    about = [path for which, path in files.items() if f"in the {which} (first" in finding.message]
+    if finding.kind != "clipped" or not about or not about[0].is_file():
+        return finding
+    dialect = DataFile(about[0], reading).dialect if format_of(about[0]) == "csv" else None
+    place = relocated(finding.message, about[0], dialect, 0)
+    return replace(finding, message=place.replace("), taken", f" of {about[0]}), taken"))
 
 
 def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from conovel.errors import ColumnError, ConovelError, FileError, InputError
+from conovel.errors import ColumnError, FileError, InputError
 from conovel.rows.spelling import NA_MARKERS
 
 _HEAD = 1 << 16  # bytes that are looked at
@@ -293,12 +293,12 @@ def _short(text: str) -> str:
     return repr(one_line if len(one_line) <= _LONGEST_SHOWN else f"{one_line[:_LONGEST_SHOWN]}…")
 
 
-def relocated(error: ConovelError, path: Path, dialect: Dialect | None, first: int) -> str:
-    """Give the message of an error about some rows of a file, with the place in the file."""
+def relocated(message: object, path: Path, dialect: Dialect | None, first: int) -> str:
+    """Give a message or an error about some rows of a file, with the place in the file."""
 
     def place(match: re.Match[str]) -> str:
         row = first + int(match[1])
         line = None if dialect is None else line_of(path, dialect, row)
         return f"first in line {line}" if line else f"first in row {row}"
 
-    return _ROW.sub(place, str(error))
+    return _ROW.sub(place, str(message))

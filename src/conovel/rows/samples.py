@@ -228,7 +228,8 @@ def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str
         )
     _require_some(array.shape, name)
     if (kind := kind_of(array.dtype)) is not None:
-        return array.astype(np.float64), (kind,) * array.shape[1]
+        floats = as_floats(array)  # a copy: what it was read from may change later
+        return floats.copy() if floats is array else floats, (kind,) * array.shape[1]
     if array.dtype.kind == "O":
         try:
             values = as_floats(array)

@@ -322,9 +322,7 @@ class KeptDetector:
             result = with_update(result, update)
         if not check:
             return result
-        sources = () if rows.encoder is None else rows.encoder.source
-        gone = batch_findings(rows.values, rows.columns or (), sources) if sources else []
-        return with_outcome_findings(result, thin, *gone)
+        return with_outcome_findings(result, thin, *batch_findings(rows))
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.rows.stored import RowSource
+from conovel.rows.tables import LARGEST, Rows
 from conovel.spec.findings import Finding, named
 from conovel.spec.schema import missing_feature
-from conovel.stats.words import listed
+from conovel.stats.words import counted, listed
 
 _FEWEST_ROWS = 20  # in fewer rows, distinct or ordered numbers say little
 _DENSE = 4  # row numbers fill at least a quarter of their range
@@ -22,9 +25,11 @@ _ID_NAME = re.compile(r"(^|[\s_.\-])(id|ids|uid|uuid|guid|key|index|row|rowid|nr
 _CAMEL_ID = re.compile(r"[a-z]I[Dd]$")
 _LABEL_NAME = re.compile(
     r"(^|[\s_.\-])(labels?|target|class|y|truth|outcome|anomal\w*|outliers?|novel\w*|frauds?"
-    r"|attacks?|faults?|failures?|defects?|malicious|intrusion)$",
+    r"|attacks?|faults?|failures?|defects?|malicious|intrusion|abnormal\w*|incidents?"
+    r"|change[\s_.\-]?points?)$",
     re.IGNORECASE,
 )
+LIKELY = 1e-3  # with a greater chance, columns are alike in the known normals by accident
 _EXCLUDE = "leave it out with --exclude {name!r}, or drop it before the call"
 
 Matrix = NDArray[np.float64]
@@ -66,9 +71,43 @@ def column_findings(
     return [*findings, *filter(None, apart)]
 
 
-def batch_findings(test: Matrix, names: Sequence[str], sources: Sequence[str]) -> list[Finding]:
+def clipped_findings(
+    rows: RowSource, which: str, names: Sequence[str], sources: Sequence[str] | None = None
+) -> list[Finding]:
+    """Find values that were infinite or beyond single precision, and moved to its bounds."""
+    places: dict[int, list[int]] = {}  # feature -> its first such row, and how many there are
+    for start, part in rows.chunks():
+        if part.size and part.min() > -LARGEST and part.max() < LARGEST:
+            continue
+        clipped = np.abs(part) >= LARGEST
+        for j in np.flatnonzero(clipped.any(axis=0)).tolist():
+            first = places.setdefault(j, [start + int(np.argmax(clipped[:, j])), 0])
+            first[1] += int(clipped[:, j].sum())
+    findings = []
+    for j, (row, n) in places.items():
+        name = str((sources or names)[j])
+        findings.append(
+            Finding(
+                "clipped",
+                f"{named(name)} has {counted(n, 'value')} beyond {LARGEST:.3g} in the {which}"
+                f" (first in row {row}), taken as that number",
+                "correct it, or mark it as missing with --na or an empty value",
+                (name,),
+                numbers={"row": row, "n": n},
+            )
+        )
+    return findings
+
+
+def batch_findings(rows: Rows) -> list[Finding]:
     """Look at the columns of a batch by itself: a kept detector has no known normals."""
-    return [
+    names = rows.columns or tuple(map(str, range(rows.width)))
+    sources = names if rows.encoder is None else rows.encoder.source
+    clipped = clipped_findings(rows, "test rows", names, sources)
+    if rows.encoder is None:
+        return clipped
+    test = rows.values
+    return clipped + [
         _missing(name, f"{named(name)} has no value in any of the test rows")
         for j, name in _indicators(names, sources)
         if test[:, j].all()
@@ -231,6 +270,37 @@ def scale_ratio(null: NDArray[np.float64], test: NDArray[np.float64]) -> float |
     return medians[1] / medians[0]
 
 
+def is_called_label(name: str) -> bool:
+    """Tell whether a column is called a label or the like.
+
+    Examples
+    --------
+    >>> [is_called_label(name) for name in ("is_fraud", "changepoint", "sex", "classic")]
+    [True, True, False, False]
+    """
+    return bool(_LABEL_NAME.search(name))
+
+
+def chance_of_none(n: int, m: int, n_differ: int) -> float:
+    """Return the chance that none of so many rows of n + m, drawn at random, is among the n.
+
+    It is C(m, d) / C(n + m, d): few known normals are often alike by chance.
+
+    Examples
+    --------
+    >>> round(chance_of_none(1, 1, 1), 3), round(chance_of_none(8, 115, 10), 2)
+    (0.5, 0.5)
+    """
+    if n_differ > m:
+        return 0.0
+    return math.exp(
+        math.lgamma(m + 1)
+        - math.lgamma(m - n_differ + 1)
+        - math.lgamma(n + m + 1)
+        + math.lgamma(n + m - n_differ + 1)
+    )
+
+
 def label_finding(
     null: Matrix,
     test: Matrix,
@@ -242,6 +312,8 @@ def label_finding(
     n_rejected = int(rejected.sum())
     for name, value, differs in _varying(null, test, names, sources) if n_rejected else ():
         both, n_differs = int((differs & rejected).sum()), int(differs.sum())
+        if chance_of_none(len(null), len(test), n_differs) > LIKELY:
+            continue
         # False alarms are among the flagged rows.
         if both * 10 >= 7 * n_rejected and both * 10 >= 9 * n_differs:
             seen = f"{both:,} of the {n_rejected:,} flagged rows are those in which it differs"
@@ -261,7 +333,7 @@ def named_label_findings(
             {"differs": int(differs.sum())},
         )
         for name, value, differs in _varying(null, test, names, sources)
-        if _LABEL_NAME.search(name)
+        if is_called_label(name)
     ]
 
 
@@ -290,5 +362,10 @@ def _varying(
 
 
 def _label(name: str, value: str, seen: str, numbers: dict[str, float]) -> Finding:
-    message = f"{named(name)} is {value} in all known normals, and {seen}: it looks like a label"
-    return Finding("label", message, _EXCLUDE.format(name=name), (name,), numbers=numbers)
+    message = f"{named(name)} is {value} in all known normals, and {seen}"
+    if is_called_label(name):
+        fix, message = _EXCLUDE.format(name=name), f"{message}: it looks like a label"
+        return Finding("label", message, fix, (name,), numbers=numbers)
+    # Values cannot tell a label from a kind of rows that the known normals lack, such as a sex.
+    fix = f"add known normals with its other values, or {_EXCLUDE.format(name=name)}"
+    return Finding("one_value", message, fix, (name,), numbers=numbers)

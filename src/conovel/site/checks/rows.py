@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from conovel.rows.stored import RowSource
 from conovel.rows.tables import count_shared_rows
-from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
+from conovel.site.checks.columns import (
+    clipped_findings,
+    column_findings,
+    label_finding,
+    named_label_findings,
+)
 from conovel.site.checks.drift import (
     MOST_DRAWS,
     UNDECIDED,
@@ -56,6 +61,7 @@ class CheckedRows(NamedTuple):
     # n_null, n_test: numbers of all rows
     n_null: int
     n_test: int
+    clipped: tuple[Finding, ...] = ()  # of all rows, not of these alone
 
     @classmethod
     def of(cls, null: RowSource, test: RowSource) -> CheckedRows:
@@ -65,14 +71,14 @@ class CheckedRows(NamedTuple):
         normals, tests = (
             rows.take(np.arange(0, len(rows), stride_of(len(rows), most))) for rows in (null, test)
         )
-        return cls(
-            normals,
-            tests,
-            features,
-            features if null.encoder is None else null.encoder.source,
-            len(null),
-            len(test),
-        )
+        sources = features if null.encoder is None else null.encoder.source
+        clipped = [
+            finding
+            for rows, which in ((null, "known normals"), (test, "test rows"))
+            for finding in clipped_findings(rows, which, features, sources)
+        ]
+        numbers = len(null), len(test)
+        return cls(normals, tests, features, sources, *numbers, tuple(clipped))
 
     def entries_of(self, of_tests: NDArray[Any] | None) -> NDArray[Any] | None:
         """Take the entries of the test rows that are looked at, if there are any."""
@@ -134,6 +140,7 @@ def check_rows(
         *mistakes,
         moved and _of_sources(moved, checked),
         _shared_rows(null, test),
+        *checked.clipped,
         _duplicate_ids(ids),
     ]
     seen = [finding for finding in findings if finding is not None]
