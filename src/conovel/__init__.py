@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from conovel.errors import InputError as InputError
     from conovel.errors import ProtocolError as ProtocolError
     from conovel.experiments.evaluation import evaluate as evaluate
+    from conovel.rows.fetched import read as read
     from conovel.rows.pairs import infer_schema as infer_schema
     from conovel.runs.agents import Agent as Agent
     from conovel.runs.check_order import check as check
@@ -96,6 +97,7 @@ _HOMES = {
     "evaluate": "experiments.evaluation",
     "fast_lsu": "stats.stepup",
     "infer_schema": "rows.pairs",
+    "read": "rows.fetched",
     "reject": "stats.stepup",
     "resolution": "stats.resolution",
 }

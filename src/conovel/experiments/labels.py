@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, InputError, SampleError
-from conovel.rows.samples import as_frame
+from conovel.rows.samples import as_frame, collected
 from conovel.site.checks.columns import LIKELY, chance_of_none, is_called_label, looks_like_id
 from conovel.stats.ranks import as_array
 from conovel.stats.words import counted, not_there
@@ -21,6 +21,7 @@ _FEW_VALUES = 50  # a label has at most so many values
 
 def split_column(X: Any, which: Any, what: str) -> tuple[Any, NDArray[Any]]:
     """Take a column out of a frame, by name; values that are given are only checked."""
+    X = collected(X)
     if not isinstance(which, str):
         return X, as_array(which, what)
     frame = as_frame(X, "X")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +23,9 @@ import pyarrow.fs as pa_fs
 
 from conovel.errors import FileError, MissingExtraError
 from conovel.rows.datafiles import ENDINGS, first_line, format_of
+from conovel.rows.dialects import ReadingOptions
 from conovel.rows.private_files import make_private_file
+from conovel.rows.storage import read_table
 from conovel.rows.unpacked import as_bytes
 
 MOST = "2GB"
@@ -150,3 +153,62 @@ def _copied(stream: Bytes, path: Path, shown: str) -> Path:
     if not n_bytes:
         raise FileError(f"{shown} is empty")
     return path
+
+
+def read(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    header: bool = True,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    na: Sequence[str] = (),
+) -> pa.Table:
+    r"""Read a table as the command line does, to give it to a detector.
+
+    Parameters
+    ----------
+    path : str or Path
+        A CSV, Parquet, Arrow, JSON lines or Excel file, a folder of files of one format, or an
+        address such as ``"s3://bucket/today.parquet"``.
+    columns : sequence of str, optional
+        Columns to read; all of them by default. Without a header, what all columns are called.
+    exclude : sequence of str
+        Columns to leave out.
+    header : bool
+        Whether the first line of a CSV file has the names. If not, and without `columns`, they
+        are x1, x2 and so on.
+    separator, decimal, encoding : str, optional
+        How a CSV file is written; found out if not given.
+    na : sequence of str
+        Further texts that stand for a missing value.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "today.data")
+    ...     _ = path.write_text("1.5,a\n2.5,b\n")
+    ...     read(path, header=False, columns=["amount", "kind"]).to_pydict()
+    {'amount': [1.5, 2.5], 'kind': ['a', 'b']}
+    """
+    options = ReadingOptions(
+        separator,
+        decimal,
+        encoding,
+        tuple(na),
+        tuple(exclude),
+        header=header,
+        names=() if header else tuple(columns or ()),
+    )
+    wanted = columns if header else None
+    if not is_address(str(path)):
+        return read_table(Path(path), options, wanted)
+    with tempfile.TemporaryDirectory(prefix="conovel-") as folder:
+        return read_table(fetch(str(path), Path(folder)), options, wanted)

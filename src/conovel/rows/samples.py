@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,6 +67,7 @@ def read_sample(
     """Check one sample with columns of any kind."""
     if isinstance(sample, Rows | Table):
         return sample
+    sample = collected(sample)
     frame = as_frame(sample, name)
     read: Rows | Table
     if frame is None:
@@ -186,6 +188,7 @@ def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> R
     """Check one sample."""
     if isinstance(sample, Rows):
         return sample
+    sample = collected(sample)
     frame = as_frame(sample, name)
     labels: tuple[str, ...] | None = None
     if frame is not None:
@@ -213,6 +216,8 @@ def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str
         raise SampleError(
             f"{name} is no array of numbers: give every row the same number of columns"
         ) from None
+    if isinstance(sample, str | os.PathLike):
+        raise SampleError(f"{name} is the path of a table: give conovel.read({str(sample)!r})")
     if array.ndim == 0:
         raise SampleError(
             f"{name} must be an array or a frame of shape (rows, columns), not a"
@@ -278,6 +283,16 @@ def as_frame(sample: Any, name: str) -> nw.DataFrame[Any] | None:
         _require_distinct(list(map(str, names)), name)
         raise ColumnError(f"{name} has more than one column of the same name") from None
     return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def collected(sample: Any) -> Any:
+    """Give the frame that a lazy one, such as a polars LazyFrame, stands for; others as they are.
+
+    This is done once for each sample: a plan that is carried out twice may order its rows
+    differently.
+    """
+    lazy = nw.from_native(sample, pass_through=True)
+    return lazy.collect().to_native() if isinstance(lazy, nw.LazyFrame) else sample
 
 
 def _require_distinct(labels: Sequence[str], name: str) -> None:
