@@ -6,6 +6,7 @@ levels are exact fractions (0.1 means 1/10); integers decide.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from conovel.stats.stepup import benjamini_hochberg as benjamini_hochberg
     from conovel.stats.stepup import fast_lsu as fast_lsu
     from conovel.stats.stepup import reject as reject
+
+# Stages are told at the level INFO and findings at WARNING, to those who listen.
+logging.getLogger("conovel").addHandler(logging.NullHandler())
 
 # Where each public name lives. Names are imported on first use, so that statistics need no
 # scikit-learn and the command line answers at once.

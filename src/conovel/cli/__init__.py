@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 import warnings
@@ -34,6 +35,7 @@ from conovel.cli.show import say
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
 
+_log = logging.getLogger("conovel.cli")
 ONE_SITE = "One site"
 EVERY_DAY = "Batch after batch"
 NETWORKS = "Networks in one process"
@@ -58,7 +60,15 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     ),
     EVERY_DAY: ("detector", "ledger", "final", "batches", "list_name", "verdicts", "learn"),
     "Large files": ("memory", "engine", "scheduler"),
-    "What is checked and shown": ("reasons", "keep_columns", "explain", "check", "plot", "json"),
+    "What is checked and shown": (
+        "reasons",
+        "keep_columns",
+        "explain",
+        "check",
+        "plot",
+        "json",
+        "log_file",
+    ),
 }
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
@@ -149,6 +159,7 @@ def main() -> None:
         try:
             app(prog_name="conovel")  # also where it runs as python -m conovel
         except ConovelError as error:
+            _log.error(error)
             say(f"conovel: {error}", err=True)
             sys.exit(ERROR)
 
@@ -157,11 +168,13 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, ConovelWarning):
+        _log.warning(message)
         say(f"conovel: warning: {message}", err=True)
 
 
 def _show_crash(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
+    _log.critical("conovel failed", exc_info=(kind, error, trace))
     for line in "".join(traceback.format_exception(kind, error, trace)).splitlines():
         say(line, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -210,6 +211,7 @@ def detect(
         if why is not None:
             content["reasons"] = {"": why.to_dict(result.n_rejected)}
         write_json(beside(out), content)
+    logging.getLogger("conovel.cli").info(result.headline)
     if json:
         print_json(summary)
     else:

@@ -6,6 +6,7 @@ go through :func:`conovel.spec.shown.printable`, and none of it is read as marku
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from conovel.spec.findings import Finding
 
 
+_log = logging.getLogger("conovel.cli")
 _MOST_NOTES = 10  # findings that a terminal shows
 ADDRESSES: dict[str, str] = {}  # copy of a table -> where the table is
 
@@ -69,10 +71,12 @@ class StageDisplay:
 
     def stage(self, name: str) -> None:
         """Show the stage that begins."""
+        _log.info(name)
         self._progress.update(self._task, description=printable(name))
 
     def finding(self, finding: Finding) -> None:
         """Print a finding; of many, only the first ones."""
+        _log.warning(finding)
         console = self._progress.console
         if (number := next(self._notes)) <= _MOST_NOTES:
             console.print(styled(f"conovel: note: {finding}"), soft_wrap=True)
@@ -133,6 +137,7 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
 
         def show(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
+                _log.info(stage)
                 # Work that an earlier run did must not count for the speed.
                 tasks[stage] = progress.add_task(printable(stage), total=total, completed=done)
             progress.update(tasks[stage], completed=done)

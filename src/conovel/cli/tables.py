@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 import typer
 from typer.models import OptionInfo
 
+from conovel.cli.logs import begin_log
 from conovel.cli.show import addressed, split_names
 from conovel.cli.sources import TABLES, local_path
 from conovel.errors import ConovelError, InputError
@@ -69,6 +70,8 @@ _HELP: Mapping[str, Any] = {
     "engine": "Where the work is done: local, or dask for the machines of a cluster.",
     "scheduler": "Address of the Dask scheduler, such as tcp://host:8786.",
     "json": "Print JSON instead of tables.",
+    "log_file": "Append what the command does to this file, line by line. With"
+    " CONOVEL_LOG_LEVEL=WARNING in the environment, only what speaks against it.",
 }
 
 
@@ -160,12 +163,16 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
         if name not in leave
     ]
 
+    log = Parameter("log_file", Parameter.KEYWORD_ONLY, default=None, annotation=Path | None)
+
     def with_helps(command: Command) -> Command:
         own = signature(command, eval_str=True).parameters.values()
         shown = [part for one in own for part in (given if one.name == "options" else [one])]
 
         @wraps(command)
         def call(**values: Any) -> None:
+            if (path := values.pop("log_file", None)) is not None:
+                begin_log(path, command.__name__)
             if len(shown) > len(own):
                 for name in TABLES:
                     if values.get(name) is not None:
@@ -175,7 +182,7 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
             command(**values)
 
         tables = TABLES if len(shown) > len(own) else ()
-        call.__signature__ = Signature([_explained(one, helps, tables) for one in shown])  # type: ignore[attr-defined]
+        call.__signature__ = Signature([_explained(one, helps, tables) for one in (*shown, log)])  # type: ignore[attr-defined]
         return call
 
     return with_helps

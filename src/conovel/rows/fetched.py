@@ -7,6 +7,7 @@ address with a password, a key or a signature is shown without them.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tempfile
@@ -27,6 +28,8 @@ from conovel.rows.dialects import ReadingOptions
 from conovel.rows.private_files import make_private_file
 from conovel.rows.storage import read_table
 from conovel.rows.unpacked import as_bytes
+
+_log = logging.getLogger(__name__)
 
 MOST = "2GB"
 VARIABLE = "CONOVEL_FETCHED"
@@ -152,6 +155,7 @@ def _copied(stream: Bytes, path: Path, shown: str) -> Path:
             file.write(chunk)
     if not n_bytes:
         raise FileError(f"{shown} is empty")
+    _log.info("copied %s: %d bytes", shown, n_bytes)
     return path
 
 

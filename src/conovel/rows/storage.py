@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections import Counter
@@ -34,6 +35,8 @@ from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
 from conovel.rows.written import writer, written_as
 from conovel.stats.words import listed, not_there
 
+_log = logging.getLogger(__name__)
+
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 
 
@@ -54,6 +57,7 @@ def read_features(
     table = pa.concat_tables([file.read(needed) for file in files])
     if not table.num_rows:
         raise SampleError(f"{path} has no rows")
+    _log.info("read %s: %d rows, %d columns", path, table.num_rows, table.num_columns)
     ids = table[id_column].to_numpy() if id_column is not None else None
     return Sample(table.select(types.names), ids)
 
@@ -213,6 +217,7 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
             file.write_table(table)
 
     _atomically(path, write)
+    _log.info("wrote %s: %d rows", path, table.num_rows)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ Section 14).
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
@@ -53,6 +54,8 @@ from conovel.stats.conditional import Conditional, LongRun, long_run
 from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit, warn_resolution
+
+_log = logging.getLogger(__name__)
 
 MAX_FEATURES = 100_000
 _Names: TypeAlias = tuple[str, ...] | None
@@ -276,7 +279,7 @@ class KeptDetector:
             compare with: the outcome, the ids, columns without values and the number of
             calibration rows are looked at.
         """
-        tell = as_callback(on_stage, "on_stage")
+        tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
         tell("checking rows")
         rows = self.read(X_test, "X_test")
         names = as_ids(ids, len(rows))
