@@ -1,10 +1,12 @@
 """The help teaches, the shell completes, and ``python -m conovel`` is the same command line."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from support.commands import invoke
+from support.paths import ROOT
 from typer.main import get_command
 
 from conovel.cli import app
@@ -39,7 +41,8 @@ def test_types_that_teach_are_shown(capsys, monkeypatch):
 
 def test_python_m_conovel_is_the_command_line():
     command = [sys.executable, "-m", "conovel", "detect", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    here = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "Usage: conovel detect" in done.stdout
 
