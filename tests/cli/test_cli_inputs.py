@@ -21,7 +21,6 @@ from conovel.errors import FileError, SampleError
 HERE = {
     "env": {**os.environ, "PYTHONPATH": str(ROOT / "src")},
     "capture_output": True,
-    "check": False,
 }
 RNG = np.random.default_rng(0)
 NAMES = ["a", "b", "kind"]
@@ -110,13 +109,13 @@ def test_standard_input(conovel, expected):
     command = [sys.executable, "-m", "conovel", "detect", "--null", "null.csv", "--test", "-"]
     for packed in (content, gzip.compress(content)):
         more = ["--scorer", "logistic", "--out", "out.csv"]
-        done = subprocess.run([*command, *more], input=packed, **HERE)
+        done = subprocess.run([*command, *more], input=packed, check=False, **HERE)
         assert done.returncode == 0, done.stderr
         assert pd.read_csv("out.csv")["rejected"].tolist() == expected
         summary = json.loads(Path("out.csv.json").read_text())
         assert (summary["test"], set(summary["read_as"])) == ("-", {"null.csv", "-"})
     twice = [*command[:4], "--null", "-", "--test", "-"]
-    refused = subprocess.run(twice, input=content, **HERE)
+    refused = subprocess.run(twice, input=content, check=False, **HERE)
     assert (refused.returncode, b"read once" in refused.stderr) == (2, True)
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from conovel.cli.show import ADDRESSES
 from conovel.errors import InputError
 
-# Options that name tables.
-TABLES = ("null", "test", "known_file", "data", "file", "unlabelled", "novelties")
 _folder: tempfile.TemporaryDirectory[str] | None = None  # of copies; gone when the process ends
 
 

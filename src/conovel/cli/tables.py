@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 
 from conovel.cli.logs import begin_log
 from conovel.cli.show import addressed, split_names
-from conovel.cli.sources import TABLES, local_path
+from conovel.cli.sources import local_path
 from conovel.errors import ConovelError, InputError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from conovel.spec.findings import Finding
     from conovel.spec.schema import Schema
 
+# Options that name tables.
+TABLES = {"null", "test", "known_file", "data", "file", "unlabelled", "novelties"}
 # What options are for, where several commands have them.
 _HELP: Mapping[str, Any] = {
     "columns": "Feature columns, separated by commas; all of them if not given. With --no-header,"
@@ -174,14 +176,15 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
             if (path := values.pop("log_file", None)) is not None:
                 begin_log(path, command.__name__)
             if len(shown) > len(own):
-                for name in TABLES:
-                    if values.get(name) is not None:
-                        values[name] = local_path(values[name])
+                for name in TABLES & {key for key, text in values.items() if text is not None}:
+                    text = values[name]
+                    is_here = text != "-" and "://" not in text
+                    values[name] = Path(text) if is_here else local_path(text)
                 options = FileOptions(**{one.name: values.pop(one.name) for one in given})
                 values["options"] = options
             command(**values)
 
-        tables = TABLES if len(shown) > len(own) else ()
+        tables = TABLES if len(shown) > len(own) else set()
         call.__signature__ = Signature([_explained(one, helps, tables) for one in (*shown, log)])  # type: ignore[attr-defined]
         return call
 

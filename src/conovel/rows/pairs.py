@@ -114,7 +114,8 @@ def read_with_known(
     brought to them. Only where a pipeline reads frames, their values are among its values.
     """
     given = None if schema is None else as_schema(schema)
-    X_null, X_test, X_known = map(collected, (X_null, X_test, X_known))
+    samples = (X_null, X_test, X_known)
+    X_null, X_test, X_known = (collected(s) if hasattr(s, "collect") else s for s in samples)
     X_known, kinds = without_kinds(X_known, X_null)
     frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
     known_rows: NDArray[np.float64] | None = None

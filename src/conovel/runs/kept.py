@@ -44,7 +44,7 @@ from conovel.runs.one_site import Scored, decide_alone
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
 from conovel.site.checks.columns import batch_findings
-from conovel.site.checks.rows import with_outcome_findings
+from conovel.site.checks.rows import clipped_findings, with_outcome_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.guarantee import kept_score
 from conovel.spec.records import as_record
@@ -325,7 +325,11 @@ class KeptDetector:
             result = with_update(result, update)
         if not check:
             return result
-        return with_outcome_findings(result, thin, *batch_findings(rows))
+        names = rows.columns or tuple(map(str, range(rows.width)))
+        sources = names if rows.encoder is None else rows.encoder.source
+        clipped = clipped_findings(rows.chunks(), "test rows", sources)
+        gone = batch_findings(rows.values, names, sources) if rows.encoder else []
+        return with_outcome_findings(result, thin, *clipped, *gone)
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.rows.stored import RowSource
-from conovel.rows.tables import LARGEST, Rows
 from conovel.spec.findings import Finding, named
 from conovel.spec.schema import missing_feature
-from conovel.stats.words import counted, listed
+from conovel.stats.words import listed
 
 _FEWEST_ROWS = 20  # in fewer rows, distinct or ordered numbers say little
 _DENSE = 4  # row numbers fill at least a quarter of their range
@@ -71,43 +69,9 @@ def column_findings(
     return [*findings, *filter(None, apart)]
 
 
-def clipped_findings(
-    rows: RowSource, which: str, names: Sequence[str], sources: Sequence[str] | None = None
-) -> list[Finding]:
-    """Find values that were infinite or beyond single precision, and moved to its bounds."""
-    places: dict[int, list[int]] = {}  # feature -> its first such row, and how many there are
-    for start, part in rows.chunks():
-        if part.size and part.min() > -LARGEST and part.max() < LARGEST:
-            continue
-        clipped = np.abs(part) >= LARGEST
-        for j in np.flatnonzero(clipped.any(axis=0)).tolist():
-            first = places.setdefault(j, [start + int(np.argmax(clipped[:, j])), 0])
-            first[1] += int(clipped[:, j].sum())
-    findings = []
-    for j, (row, n) in places.items():
-        name = str((sources or names)[j])
-        findings.append(
-            Finding(
-                "clipped",
-                f"{named(name)} has {counted(n, 'value')} beyond {LARGEST:.3g} in the {which}"
-                f" (first in row {row}), taken as that number",
-                "correct it, or mark it as missing with --na or an empty value",
-                (name,),
-                numbers={"row": row, "n": n},
-            )
-        )
-    return findings
-
-
-def batch_findings(rows: Rows) -> list[Finding]:
+def batch_findings(test: Matrix, names: Sequence[str], sources: Sequence[str]) -> list[Finding]:
     """Look at the columns of a batch by itself: a kept detector has no known normals."""
-    names = rows.columns or tuple(map(str, range(rows.width)))
-    sources = names if rows.encoder is None else rows.encoder.source
-    clipped = clipped_findings(rows, "test rows", names, sources)
-    if rows.encoder is None:
-        return clipped
-    test = rows.values
-    return clipped + [
+    return [
         _missing(name, f"{named(name)} has no value in any of the test rows")
         for j, name in _indicators(names, sources)
         if test[:, j].all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -11,13 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.rows.stored import RowSource
-from conovel.rows.tables import count_shared_rows
-from conovel.site.checks.columns import (
-    clipped_findings,
-    column_findings,
-    label_finding,
-    named_label_findings,
-)
+from conovel.rows.tables import LARGEST, count_shared_rows
+from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
 from conovel.site.checks.drift import (
     MOST_DRAWS,
     UNDECIDED,
@@ -72,11 +67,10 @@ class CheckedRows(NamedTuple):
             rows.take(np.arange(0, len(rows), stride_of(len(rows), most))) for rows in (null, test)
         )
         sources = features if null.encoder is None else null.encoder.source
-        clipped = [
-            finding
-            for rows, which in ((null, "known normals"), (test, "test rows"))
-            for finding in clipped_findings(rows, which, features, sources)
-        ]
+        clipped = []
+        for rows, some, which in ((null, normals, "known normals"), (test, tests, "test rows")):
+            parts = rows.chunks() if len(some) < len(rows) else [(0, some)]
+            clipped += clipped_findings(parts, which, sources)
         numbers = len(null), len(test)
         return cls(normals, tests, features, sources, *numbers, tuple(clipped))
 
@@ -93,6 +87,31 @@ class CheckedRows(NamedTuple):
     def test_stride(self) -> int:
         """Every how many test rows are looked at."""
         return stride_of(self.n_test, most_rows(len(self.features)))
+
+
+def clipped_findings(
+    parts: Iterable[tuple[int, NDArray[np.float64]]], which: str, sources: Sequence[str]
+) -> list[Finding]:
+    """Find values that were infinite or beyond single precision, and moved to its bounds."""
+    places: dict[int, list[int]] = {}  # feature -> its first such row, and how many there are
+    for start, rows in parts:
+        if rows.size and rows.min() > -LARGEST and rows.max() < LARGEST:
+            continue
+        clipped = np.abs(rows) >= LARGEST
+        for j in np.flatnonzero(clipped.any(axis=0)).tolist():
+            place = places.setdefault(j, [start + int(np.argmax(clipped[:, j])), 0])
+            place[1] += int(clipped[:, j].sum())
+    return [
+        Finding(
+            "clipped",
+            f"{named(str(sources[j]))} has {counted(n, 'value')} beyond {LARGEST:.3g} in the"
+            f" {which} (first in row {row}), taken as that number",
+            "correct it, or mark it as missing with --na or an empty value",
+            (str(sources[j]),),
+            numbers={"row": row, "n": n},
+        )
+        for j, (row, n) in places.items()
+    ]
 
 
 _MOST_IDS = 5  # ids that a message spells out
