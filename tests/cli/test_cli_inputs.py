@@ -243,7 +243,7 @@ def test_lazy_frames_and_files_in_python(expected, tmp_path):
     table = cn.read(path, header=False, columns=NAMES, na=["-999"])
     assert cn.AdaDetect("logistic").detect(table, TEST).rejected.tolist() == expected
     assert cn.read(path, header=False, exclude=["x3"]).column_names == ["x1", "x2"]
-    with pytest.raises(SampleError, match=r"give conovel.read\('null.csv'\)"):
+    with pytest.raises(SampleError, match=r"for a file give conovel.read\('null.csv'\)"):
         cn.AdaDetect().detect("null.csv", TEST)
     with pytest.raises(FileError, match="does not exist"):
         cn.read(tmp_path / "nothing.csv")

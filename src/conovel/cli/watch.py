@@ -26,7 +26,7 @@ Test = Callable[[Path], "Detection"]
 
 
 @with_options(
-    folder=typer.Argument(help="Where CSV or Parquet files arrive."),
+    folder=typer.Argument(help="Where tables arrive; .txt files are passed over."),
     ledger="File of the ledger; it is made if it is not there.",
     detector="A detector of `conovel fit`: one score for all files.",
     null="Instead of a detector, known normals: each file gets its own score.",
@@ -142,12 +142,12 @@ class Watcher:
         self._last = stats
 
     def _files(self) -> list[Path]:
-        from conovel.rows.datafiles import format_of  # noqa: PLC0415
+        from conovel.rows.datafiles import format_of, may_be_note  # noqa: PLC0415
 
         return [
             path
             for path in self.folder.iterdir()
-            if format_of(path) and not path.name.startswith(".")
+            if format_of(path) and not may_be_note(path) and not path.name.startswith(".")
         ]
 
     def _deal_with(self, name: str, stat: _Stat) -> None:

@@ -33,7 +33,6 @@ from conovel.rows.column_types import (
 )
 from conovel.rows.dialects import (
     AS_FOUND,
-    LOOSE,
     Dialect,
     ReadingOptions,
     malformed,
@@ -209,11 +208,16 @@ def format_of(path: Path) -> str | None:
     return FORMATS.get(Path(without_compression(path)).suffix)
 
 
+def may_be_note(path: Path) -> bool:
+    """Tell whether a file may be a note to readers as well as a table, such as README.txt."""
+    return without_compression(path).endswith(".txt")
+
+
 def open_files(path: Path, reading: ReadingOptions = AS_FOUND) -> list[DataFile]:
     """Give a file, or the files of a folder in the order of their names.
 
-    Other files in the folder are passed over, and so is what is hidden. A text such as a
-    README.txt is taken for a table only where the folder has nothing else.
+    Other files in the folder are passed over, and so is what is hidden. A text (.txt) is taken
+    for a table only where the folder has nothing else.
     """
     if not path.exists():
         raise FileError(f"{path} does not exist")
@@ -221,7 +225,7 @@ def open_files(path: Path, reading: ReadingOptions = AS_FOUND) -> list[DataFile]
     if path.is_dir():
         readable = (f for f in path.rglob("*") if f.is_file() and format_of(f))
         files = sorted(f for f in readable if not f.name.startswith((".", "_", "~")))
-        files = [f for f in files if not without_compression(f).endswith(LOOSE)] or files
+        files = [f for f in files if not may_be_note(f)] or files
     formats = {format_of(f) for f in files}
     if len(formats) != 1 or None in formats:
         several = f", of one kind, not of {len(formats)}" if len(formats) > 1 else ""

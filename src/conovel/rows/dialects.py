@@ -23,7 +23,7 @@ from conovel.rows.spelling import NA_MARKERS
 _HEAD = 1 << 16  # bytes that are looked at
 _ROWS = 2000
 _SEPARATORS = (",", ";", "\t", "|")
-LOOSE = (".txt", ".data")  # endings that say little: of anything, or of a table without a header
+_LOOSE = (".txt", ".data")  # endings of texts in which spaces may stand between values
 _BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COMMA_NUMBER = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _POINT_NUMBER = re.compile(r"\s*[+-]?\d*\.\d+\s*")
@@ -203,7 +203,7 @@ def _separator(text: str, is_cut_off: bool, path: Path) -> str:
         widths = {len(row) for row in rows}
         if len(widths) == 1 and (width := widths.pop()) > widest:
             best, widest = separator, width
-    if widest == 1 and without_compression(path).endswith(LOOSE):
+    if widest == 1 and without_compression(path).endswith(_LOOSE):
         widths = {len(row) for row in _rows(squeezed(text), " ", is_cut_off)}
         if len(widths) == 1 and widths != {1}:
             return " "

@@ -216,12 +216,12 @@ def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str
         raise SampleError(
             f"{name} is no array of numbers: give every row the same number of columns"
         ) from None
-    if isinstance(sample, str | os.PathLike):
-        raise SampleError(f"{name} is the path of a table: give conovel.read({str(sample)!r})")
     if array.ndim == 0:
+        is_path = isinstance(sample, str | os.PathLike)
         raise SampleError(
             f"{name} must be an array or a frame of shape (rows, columns), not a"
             f" {type(sample).__name__}"
+            + (f": for a file give conovel.read({str(sample)!r})" if is_path else "")
         )
     if array.ndim != 2:
         hint = (
@@ -291,6 +291,8 @@ def collected(sample: Any) -> Any:
     This is done once for each sample: a plan that is carried out twice may order its rows
     differently.
     """
+    if not hasattr(sample, "collect"):
+        return sample
     lazy = nw.from_native(sample, pass_through=True)
     return lazy.collect().to_native() if isinstance(lazy, nw.LazyFrame) else sample
 
