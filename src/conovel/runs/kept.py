@@ -325,10 +325,10 @@ class KeptDetector:
             result = with_update(result, update)
         if not check:
             return result
-        names = rows.columns or tuple(map(str, range(rows.width)))
-        sources = names if rows.encoder is None else rows.encoder.source
+        features = rows.columns or tuple(map(str, range(rows.width)))
+        sources = features if rows.encoder is None else rows.encoder.source
         clipped = clipped_findings(rows.chunks(), "test rows", sources)
-        gone = batch_findings(rows.values, names, sources) if rows.encoder else []
+        gone = batch_findings(rows.values, features, sources) if rows.encoder else []
         return with_outcome_findings(result, thin, *clipped, *gone)
 
     def to_bytes(self) -> bytes:
