@@ -39,7 +39,7 @@ SAMPLES = {
     "number": (3, SampleError, "must be an array or a frame"),
     "set": ({1, 2}, SampleError, "must be an array or a frame"),
     "dict": ({"a": [1.0]}, SampleError, "must be an array or a frame"),
-    "lazy frame": (pl.LazyFrame({"a": [1]}), SampleError, "not a LazyFrame"),
+    "lazy frame without rows": (pl.LazyFrame({"a": []}), SampleError, "has no rows"),
     "generator": ((x for x in [1]), SampleError, "not a generator"),
     "ragged": ([[1, 2], [3]], SampleError, "every row the same number of columns"),
     "one dimension": ([1.0, 2.0], SampleError, "reshape(-1, 1)"),

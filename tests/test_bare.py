@@ -80,3 +80,32 @@ def test_examples_and_commands_run_in_a_new_environment(tmp_path):
     run([python, *install, "-c", ROOT / "constraints.txt", ROOT], folder, plain)
     printed = run([python, *RUN_PAGES, *PAGES], folder, plain)
     assert [words for words in SAID if words not in printed] == []
+    forms_without_extras(python, folder, plain)
+
+
+def forms_without_extras(python, folder, env):
+    """Read and write what needs no extra, and name the extra of what does."""
+    detect = [python, "-m", "conovel", "detect", "--scorer", "logistic"]
+    for name in ("normal", "march"):
+        lines = (folder / f"{name}.csv").read_text().splitlines(keepends=True)
+        (folder / f"{name}.data").write_text("".join(lines[1:]))
+    files = ["--null", "normal.data", "--test", "march.data", "--no-header"]
+    run([*detect, *files, "--out", "flagged.jsonl", "--log-file", "run.log"], folder, env)
+    assert len((folder / "flagged.jsonl").read_text().splitlines()) == 120
+    assert "read march.data: 120 rows" in (folder / "run.log").read_text()
+    piped = [*detect, "--null", "normal.csv", "--test", "-", "--json"]
+    content = (folder / "march.csv").read_text()
+    done = subprocess.run(
+        piped, cwd=folder, env=env, input=content, capture_output=True, text=True, check=False
+    )
+    assert '"n_test": 120' in done.stdout, done.stderr
+    for more, extra in ((["--out", "f.xlsx"], "excel"), (["--test", "sftp://h/a.csv"], "remote")):
+        done = subprocess.run(
+            [*detect, *files, *more],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, f"conovel[{extra}]" in done.stderr) == (2, True)

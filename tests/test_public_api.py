@@ -322,6 +322,8 @@ evaluate(X, label, *, order=None, trials=None, normal=None, test_share='0.3', kn
     random_state=0, schema=None, on_stage=None, on_finding=None)
 fast_lsu(blocks, level, *, pi0=None, liars=0)
 infer_schema(X_null, X_test=None, *, kinds=None)
+read(path, *, columns=None, exclude=(), header=True, separator=None, decimal=None,
+    encoding=None, na=())
 reject(calibration_scores, test_scores, level)
 resolution(n_calibration, m, level)
 suspicious_normals(X_null, budget=10, X_test=None, *, verdicts=None, schema=None,

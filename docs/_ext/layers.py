@@ -78,7 +78,7 @@ def _has_code(path: Path) -> bool:
 
 def _module(path: Path) -> Module:
     relative = path.relative_to(PACKAGE)
-    layer = relative.parts[0].removesuffix(".py")
+    layer = relative.parts[0].removesuffix(".py").replace("__main__", "cli")
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return Module(relative.as_posix(), layer, docstring.split("\n\n")[0].replace("\n", " "))
 

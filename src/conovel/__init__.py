@@ -6,6 +6,7 @@ levels are exact fractions (0.1 means 1/10); integers decide.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from conovel.errors import InputError as InputError
     from conovel.errors import ProtocolError as ProtocolError
     from conovel.experiments.evaluation import evaluate as evaluate
+    from conovel.rows.fetched import read as read
     from conovel.rows.pairs import infer_schema as infer_schema
     from conovel.runs.agents import Agent as Agent
     from conovel.runs.check_order import check as check
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
     from conovel.stats.stepup import benjamini_hochberg as benjamini_hochberg
     from conovel.stats.stepup import fast_lsu as fast_lsu
     from conovel.stats.stepup import reject as reject
+
+# Stages are told at the level INFO and findings at WARNING, to those who listen.
+logging.getLogger("conovel").addHandler(logging.NullHandler())
 
 # Where each public name lives. Names are imported on first use, so that statistics need no
 # scikit-learn and the command line answers at once.
@@ -99,6 +104,7 @@ _HOMES = {
     "evaluate": "experiments.evaluation",
     "fast_lsu": "stats.stepup",
     "infer_schema": "rows.pairs",
+    "read": "rows.fetched",
     "reject": "stats.stepup",
     "resolution": "stats.resolution",
     "suspicious_normals": "runs.clean",

@@ -95,7 +95,7 @@ def test_options_reach_the_detector(detect):
         (["--columns", "a", "--scorer", "magic"], "no scorer is called 'magic'"),
         (["--columns", "a", "--pi0", "magic"], "pi0 must be None, 'storey' or 'quantile'"),
         (["--columns", "a", "--out", "no/where.csv"], "the folder no does not exist"),
-        (["--columns", "a", "--out", "d.txt"], "name the output .csv or .parquet"),
+        (["--columns", "a", "--out", "d.txt"], "name the output .csv, .parquet, .jsonl or .xlsx"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(detect, more, words):
@@ -110,8 +110,8 @@ def test_a_broken_file_is_named(detect, folder):
     (folder / "broken.parquet").write_bytes(b"PAR1 this is not parquet")
     run = detect("--columns", "a", test="broken.parquet")
     assert (run.returncode, "broken.parquet cannot be read" in run.stderr) == (2, True)
-    (folder / "words.txt").write_text("a")
-    run = detect("--columns", "a", test="words.txt")
+    (folder / "words.doc").write_text("a")
+    run = detect("--columns", "a", test="words.doc")
     assert (run.returncode, "expected .csv, .csv.gz" in run.stderr) == (2, True)
 
 

@@ -106,7 +106,6 @@ def write_known(files, **columns):
     [
         ({"b": None}, "has no column 'b'"),
         ({"a": [np.nan, *[1.0] * (N_KNOWN - 1)]}, "missing"),
-        ({"a": [np.inf] * N_KNOWN}, "infinite"),
     ],
 )
 def test_bad_rows_are_named(conovel, files, columns, words, memory):

@@ -125,7 +125,9 @@ def test_the_name_of_an_agent(run):
 
 
 def test_a_crash_is_printed_as_text(here):
-    text = f"import sys; from conovel import cli; cli.app = lambda: {{}}[{HOSTILE!r}]; cli.main()"
+    text = (
+        f"import sys; from conovel import cli; cli.app = lambda **_: {{}}[{HOSTILE!r}]; cli.main()"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=False
     )

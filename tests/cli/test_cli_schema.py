@@ -194,9 +194,9 @@ def test_a_column_without_values_is_filled(run, tmp_path, name, kind, where, mem
         ("watch", set()),
         ("privacy", set()),
         ("simulate", {"kind"}),
-        ("check", {"columns", "id_column"}),
-        ("evaluate", {"columns", "id_column"}),
-        ("schema", {"columns", "id_column", "schema"}),
+        ("check", {"id_column"}),
+        ("evaluate", {"id_column"}),
+        ("schema", {"id_column", "schema"}),
     ],
 )
 def test_commands_that_read_tables_have_the_same_options(command, without):

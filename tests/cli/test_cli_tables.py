@@ -253,8 +253,6 @@ LINES = ["a,b,c", "1,2,x", "", '3,4,"x', 'y"', "5,6,x", "7,8,y"]
     [
         ("1,2,x,4", "test.csv, line 8: 4 values where the header has 3: '1,2,x,4'"),
         ("1", "test.csv, line 8: 1 value where the header has 3"),
-        ("1,inf,x", "test.csv has infinite values: column 'b' has 1 (first in line 8)"),
-        ("1,1e300,x", "column 'b' has 1 (first in line 8): rescale"),
     ],
 )
 def test_lines_are_those_of_an_editor(detect, tmp_path, more, words, memory):

@@ -83,7 +83,7 @@ def test_what_looks_like_a_label_can_be_kept(rows):
     kept = rows.assign(code=(np.arange(800) % 10 == 3).astype(int))
     settings = {"trials": 1, "scorer": "logistic"}
     found = cn.evaluate(kept, "kind", keep=["code"], **settings)
-    assert "label" in found.n_warned
+    assert "one_value" in found.n_warned
     counts = rows.assign(errors=np.where(np.arange(800) % 10 == 3, RNG.poisson(2, 800), 0))
     assert cn.evaluate(counts, "kind", **settings).trials  # counts of errors are features
 

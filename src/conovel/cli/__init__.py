@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 import warnings
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from conovel.cli import (
     agent,
@@ -37,6 +38,7 @@ from conovel.cli.show import say
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
 
+_log = logging.getLogger("conovel.cli")
 ONE_SITE = "One site"
 EVERY_DAY = "Batch after batch"
 NETWORKS = "Networks in one process"
@@ -46,7 +48,7 @@ RESULTS = "Results"
 _MANY = 12  # from so many options on, a command has several panels
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Columns": ("columns", "id_column", "exclude", "keep", "kind", "kind_column", "schema"),
-    "How CSV files are read": ("separator", "decimal", "encoding", "na"),
+    "How CSV files are read": ("separator", "decimal", "encoding", "na", "no_header"),
     "What is learnt": ("scorer", "train_fraction", "max_train_rows", "seed", "repeats", "grower"),
     "Models that are sent": ("composite", "bits", "privacy"),
     "The Gaussian design, without --agent": ("delta", "agents", "nulls", "tests"),
@@ -61,7 +63,15 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     ),
     EVERY_DAY: ("detector", "ledger", "final", "batches", "list_name", "verdicts", "learn"),
     "Large files": ("memory", "engine", "scheduler"),
-    "What is checked and shown": ("reasons", "keep_columns", "explain", "check", "plot", "json"),
+    "What is checked and shown": (
+        "reasons",
+        "keep_columns",
+        "explain",
+        "check",
+        "plot",
+        "json",
+        "log_file",
+    ),
 }
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
@@ -80,12 +90,34 @@ class PanelCommand(TyperCommand):
         WORDS.set((str(ctx.info_name), *args))
         return super().parse_args(ctx, args)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the options as the help shows them."""
+        return _without_types(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """Commands with a common name, and their options as the help shows them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the options as the help shows them."""
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Show no type where it teaches nothing: an option that takes no value, or that repeats."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+        elif getattr(param, "multiple", False) and param.metavar is None:
+            param.metavar = "<str>"
+    return params
+
 
 app = typer.Typer(
     name="conovel",
+    cls=PlainGroup,
     help="Find novelties with a guaranteed false discovery rate, at one site or across many.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     epilog="Exit codes: 0, the work is done and the answer is yes; 2, the input cannot be used;"
@@ -108,8 +140,11 @@ for panel, commands in {
 }.items():
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)
-app.add_typer(federation.federation, name="federation", rich_help_panel=FEDERATIONS)
-app.add_typer(verdicts.verdicts, name="verdicts", rich_help_panel=EVERY_DAY)
+for group, panel in ((federation.federation, FEDERATIONS), (verdicts.verdicts, EVERY_DAY)):
+    for part in group.registered_commands:
+        part.cls = PanelCommand
+    name = "federation" if group is federation.federation else "verdicts"
+    app.add_typer(group, name=name, cls=PlainGroup, rich_help_panel=panel)
 
 
 @app.callback(invoke_without_command=True)
@@ -130,8 +165,9 @@ def main() -> None:
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", ConovelWarning)
         try:
-            app()
+            app(prog_name="conovel")  # also where it runs as python -m conovel
         except ConovelError as error:
+            _log.error(error)
             say(f"conovel: {error}", err=True)
             sys.exit(ERROR)
 
@@ -140,11 +176,13 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, ConovelWarning):
+        _log.warning(message)
         say(f"conovel: warning: {message}", err=True)
 
 
 def _show_crash(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
+    _log.critical("conovel failed", exc_info=(kind, error, trace))
     for line in "".join(traceback.format_exception(kind, error, trace)).splitlines():
         say(line, err=True)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    "columns",
     "id_column",
     null=typer.Argument(help="Known normals: a file or a folder."),
     order="Column that orders the rows, such as a time; file order if not given.",
@@ -62,7 +61,7 @@ def check(
     reading = options.reading
     with stages() as show, named_samples(reading, null, null):
         show.stage("reading rows")
-        rows = read_table(null, reading)
+        rows = read_table(null, reading, options.features_with(order))
         show.stage("testing the latest known normals against the earlier ones")
         result = rehearse(
             rows,

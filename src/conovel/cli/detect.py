@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -10,6 +11,7 @@ import typer
 
 from conovel.cli.made import made
 from conovel.cli.show import (
+    addressed,
     bars,
     facts_table,
     is_dask,
@@ -32,6 +34,7 @@ from conovel.cli.tables import (
     add_known_rows,
     add_read_rows,
     as_known_file,
+    located,
     named_samples,
     with_options,
 )
@@ -48,11 +51,14 @@ if TYPE_CHECKING:
     from conovel.runs.verdicts import Verdicts
     from conovel.site.engines import Engine
     from conovel.site.explain.reasons import Reasons
+    from conovel.spec.findings import Finding
 
 
 @with_options(
-    test="Rows to test: a file or a folder.",
-    null="Known normals: a CSV, Parquet, Arrow or Excel file, or a folder of them.",
+    test="Rows to test: a file, a folder, an address such as s3://bucket/today.parquet, or - for"
+    " standard input.",
+    null="Known normals: a CSV, Parquet, Arrow, JSON lines or Excel file, a folder of them, an"
+    " address or -.",
     detector="Instead of known normals, a detector of `conovel fit`. It has not seen the rows to"
     " test, and answers in milliseconds.",
     ledger="File of a ledger: decide together with all earlier batches, with one guarantee for"
@@ -63,7 +69,7 @@ if TYPE_CHECKING:
     " enough known normals are left to calibrate.",
     final="Begin a ledger whose decisions are final; it finds far less.",
     batches=typer.Option(min=1, help="With --final, how many batches share the level."),
-    out="Where to write the decisions (.parquet or .csv); a .json goes beside.",
+    out="Where to write the decisions (.parquet, .csv, .jsonl or .xlsx); a .json goes beside.",
     level="Largest tolerated share of false alarms among the flagged rows. If not given, that of"
     " the ledger or of the detector, else 0.1.",
     scorer="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"
@@ -203,10 +209,11 @@ def detect(
             _engine(engine, scheduler),
             confidence,
         )
-    source = {"null": str(null)} if detector is None else {"detector": str(detector)}
+    source = {"detector": str(detector)} if null is None else {"null": addressed(null)}
     paths = (null, test, known_file)
     read_as = describe_files([path for path in paths if path is not None], reading)
-    summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
+    read_as = {addressed(path): how for path, how in read_as.items()}
+    summary = {"command": "detect", **source, "test": addressed(test), "read_as": read_as}
     summary |= result.summary() | about_known(result, known_file)
     if certificate is not None:
         from conovel.report import lists_of  # noqa: PLC0415
@@ -220,6 +227,7 @@ def detect(
         used = result.columns_used
         content["made"] = made(out, (*paths, detector), used, seed=seed)
         write_json(beside(out), content)
+    logging.getLogger("conovel.cli").info(result.headline)
     if json:
         print_json(summary)
     else:
@@ -277,6 +285,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     with named_samples(files.reading, test=files.test):
         rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
         result = kept.detect(rows, ids=ids, level=level, ledger=files.ledger, name=name)
+        result = replace(result, warnings=tuple(map(files.located, result.warnings)))
     why = None
     if result.explainer is not None and files.most_reasons != 0:  # else it holds no normals
         why = result.most_novel_reasons(files.most_reasons)
@@ -351,12 +360,13 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
             known_rows,
             ids=rows.ids,
             on_stage=show.stage,
-            on_finding=show.finding,
+            on_finding=lambda finding: show.finding(files.located(finding)),
             ledger=files.ledger,
             verdicts=files.verdicts,
             name=files.test.name if files.ledger or files.verdicts else None,
             check=files.check,
         )
+        result = replace(result, warnings=tuple(map(files.located, result.warnings)))
         show.stage("explaining flagged rows")
         why = result.most_novel_reasons(files.most_reasons) if files.most_reasons != 0 else None
         show.stage("writing")
@@ -388,6 +398,7 @@ def _in_pieces(
             keep_columns=files.keep_columns,
             known_file=files.known_file,
         )
+    result = replace(result, warnings=tuple(map(files.located, result.warnings)))
     return result, of_files(result), result.reasons
 
 
@@ -426,6 +437,12 @@ class DetectFiles(NamedTuple):
         """Known normals, which are there, and rows to test."""
         assert self.null is not None  # noqa: S101  (_with_normals has checked it)
         return self.null, self.test
+
+    def located(self, finding: Finding) -> Finding:
+        """Name the line of a file in a finding about a row."""
+        named_files = {"known normals": self.null, "test rows": self.test}
+        there = {which: path for which, path in named_files.items() if path is not None}
+        return located(finding, there, self.reading)
 
     @property
     def known_path(self) -> Path | None:

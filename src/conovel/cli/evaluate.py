@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conovel.cli.show import (
+    addressed,
     print_findings,
     print_fitted,
     print_json,
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    "columns",
     "id_column",
-    data="Rows with labels: a file or a folder.",
+    data="Rows with labels: a file, a folder, an address or -.",
     label="Column that tells normal rows from novelties.",
     normal="Label of normal rows; 0, false, normal, benign or similar if not given.",
     order="Test the last rows, by the order of this column, or `file` for the order of the file;"
@@ -95,7 +95,8 @@ def evaluate(
 
     with stages() as show:
         show.stage("reading rows")
-        rows = read_table(data, options.reading)
+        by = None if order == "file" else order
+        rows = read_table(data, options.reading, options.features_with(label, by))
         novel = (
             None
             if known_file is None
@@ -123,7 +124,7 @@ def evaluate(
     if plot is not None:
         result.plot().figure.savefig(plot)
     if out is not None:
-        write_json(out, {**result.to_dict(), "data": str(data), "label": label})
+        write_json(out, {**result.to_dict(), "data": addressed(data), "label": label})
     if json:
         print_json(result.to_dict())
     else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @with_options(
     path=typer.Argument(help="The file of a ledger, such as month.json."),
-    out="Where to write the flagged rows of all batches (.csv or .parquet).",
+    out="Where to write the flagged rows of all batches (.csv, .parquet, .jsonl or .xlsx).",
 )
 def ledger(
     *,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,13 @@ from conovel.cli.show import (
     print_json,
     print_numbers,
     require_there,
+    say,
     split_names,
 )
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import FileOptions, named_samples, with_options
 from conovel.errors import InputError
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.experiments.attacks import Leakage
@@ -58,20 +62,36 @@ def privacy(
     Agents are drawn that have each row with chance one half. From the bytes of a model an attacker
     guesses which rows are behind it. AUC 0.5 is a guess. The agents have half of the rows, so
     their models say more about a row than the site's own would. Nothing leaves this machine.
+    The command says first how long it will take.
     """
     require_there(null, test, options.schema)
-    from conovel.experiments.privacy import attack_all, draw_shadows, read_bytes  # noqa: PLC0415
+    from conovel.experiments.privacy import (  # noqa: PLC0415
+        attack_all,
+        draw_shadows,
+        read_bytes,
+        seconds_to_draw,
+    )
     from conovel.rows.storage import write_json  # noqa: PLC0415
 
     if (null is None) != (test is None):
         raise InputError("give both --null and --test, or none of them for the paper's design")
     exchanges = _exchanges(bits, epsilon, split_names(scorer))
     pool = _pool(null, test, options, seed)
+    seconds = seconds_to_draw(pool, exchanges, shadows, seed)
+    faster = "; with fewer --shadows it is faster, and errors are larger" if seconds > 60 else ""
+    say(f"conovel: this takes {in_minutes(seconds)}{faster}", err=True)
     with bars() as show:
-        drawn = draw_shadows(
-            pool, exchanges, shadows, seed, lambda n: show("drawing agents", n, shadows)
+
+        def tell(n: int) -> None:
+            show("drawing agents", n, shadows)
+            if n % -(-shadows // 4) == 0 and not sys.stderr.isatty():  # a log has no bar
+                say(f"conovel: {n} of {shadows} agents drawn", err=True)
+
+        drawn = draw_shadows(pool, exchanges, shadows, seed, tell)
+        measured = attack_all(
+            pool, drawn, exchanges, lambda n: show("attacking models", n, len(exchanges))
         )
-    measured, named = attack_all(pool, drawn, exchanges), read_bytes(pool, drawn, exchanges)
+        named = read_bytes(pool, drawn, exchanges)
     content = {
         "command": "privacy",
         "rows": [len(pool.normals), len(pool.tests)],
@@ -85,6 +105,21 @@ def privacy(
         print_json(content)
     else:
         _print(measured, named, out)
+
+
+def in_minutes(seconds: float) -> str:
+    """Say about how long something takes.
+
+    Examples
+    --------
+    >>> in_minutes(12.3), in_minutes(59), in_minutes(700), in_minutes(7300)
+    ('less than a minute', 'less than a minute', 'about 12 minutes', 'about 2.0 hours')
+    """
+    if seconds < 60:
+        return "less than a minute"
+    if seconds > 5400:
+        return f"about {seconds / 3600:.1f} hours"
+    return f"about {counted(max(1, round(seconds / 60)), 'minute')}"
 
 
 def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchange]:
@@ -116,10 +151,10 @@ def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int)
 
 
 def _print(measured: list[Measured], named: list[Reading], out: Path | None) -> None:
-    heads = ["what is attacked", "attack", "AUC", "±", "found at 1 % alarms", "±"]
+    heads = ["attacked", "attack", "AUC", "found at 1 %"]
     for one in named:
         own = [m for m in measured if m.exchange == one.exchange]
-        rows = [[m.target, m.attack, *map(_number, _numbers(m.leakage))] for m in own]
+        rows = [[m.target, m.attack, *_numbers(m.leakage)] for m in own]
         print_numbers(f"{one.exchange}: {own[0].n_bytes:,} bytes a model", heads, rows)
     for one in named:
         print_fitted(f"{one.exchange}: {one.in_words}")
@@ -132,9 +167,10 @@ def _print(measured: list[Measured], named: list[Reading], out: Path | None) -> 
         print_fitted(f"written to {out}")
 
 
-def _numbers(leakage: Leakage) -> tuple[float, ...]:
-    return leakage.auc, leakage.auc_error, leakage.detected[0], leakage.detected_error[0]
+def _numbers(leakage: Leakage) -> tuple[str, str]:
+    shares = leakage.detected[0], leakage.detected_error[0]
+    return _number(leakage.auc, leakage.auc_error), _number(*shares)
 
 
-def _number(value: float) -> str:
-    return "" if value != value else f"{value:.2f}"  # noqa: PLR0124 - NaN is not equal to itself
+def _number(value: float, error: float) -> str:
+    return "" if math.isnan(value) else f"{value:.2f} ± {error:.2f}"

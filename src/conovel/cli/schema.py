@@ -24,7 +24,6 @@ _BUCKETS = 32
 
 
 @with_options(
-    "columns",
     "id_column",
     "schema",
     file=typer.Argument(
@@ -69,9 +68,9 @@ def schema(
     from conovel.spec.schema import Column as AnyColumn  # noqa: PLC0415
 
     kinds = options.kinds() or None
-    reading, _ = columns_read(kinds, options.reading, None)
+    reading, columns = columns_read(kinds, options.reading, options.features)
     with named_samples(reading, first, second):
-        types = pick_features(first, second or first, None, None, reading)
+        types = pick_features(first, second or first, columns, None, reading)
         samples = [
             read_features(path, types, None, reading).features for path in (first, second) if path
         ]

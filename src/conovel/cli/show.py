@@ -6,6 +6,7 @@ go through :func:`conovel.spec.shown.printable`, and none of it is read as marku
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -27,14 +28,24 @@ if TYPE_CHECKING:
     from conovel.spec.findings import Finding
 
 
+_log = logging.getLogger("conovel.cli")
 _MOST_NOTES = 10  # findings that a terminal shows
+ADDRESSES: dict[str, str] = {}  # copy of a table -> where the table is
+
+
+def addressed(text: str | Path) -> str:
+    """Give a text in which tables that were copied are called by their addresses."""
+    shown = str(text)
+    for copy, address in ADDRESSES.items():
+        shown = shown.replace(copy, address)
+    return shown
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print one line, whatever the text holds."""
     import typer  # noqa: PLC0415
 
-    typer.echo(printable(text), err=err)
+    typer.echo(printable(addressed(text)), err=err)
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
@@ -42,7 +53,7 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     from rich.text import Text  # noqa: PLC0415
 
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
-    return Text.assemble(*((printable(text), style) for text, style in pairs))
+    return Text.assemble(*((printable(addressed(text)), style) for text, style in pairs))
 
 
 def print_fitted(content: RenderableType) -> None:
@@ -60,10 +71,12 @@ class StageDisplay:
 
     def stage(self, name: str) -> None:
         """Show the stage that begins."""
+        _log.info(name)
         self._progress.update(self._task, description=printable(name))
 
     def finding(self, finding: Finding) -> None:
         """Print a finding; of many, only the first ones."""
+        _log.warning(finding)
         console = self._progress.console
         if (number := next(self._notes)) <= _MOST_NOTES:
             console.print(styled(f"conovel: note: {finding}"), soft_wrap=True)
@@ -124,6 +137,7 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
 
         def show(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
+                _log.info(stage)
                 # Work that an earlier run did must not count for the speed.
                 tasks[stage] = progress.add_task(printable(stage), total=total, completed=done)
             progress.update(tasks[stage], completed=done)

@@ -21,6 +21,7 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
+from conovel.cli.sources import local_path
 from conovel.cli.tables import FileOptions, as_known_file, with_options
 from conovel.errors import InputError
 from conovel.stats.words import counted
@@ -271,7 +272,7 @@ def _named_files(text: str) -> tuple[str, Path, Path, Path | None]:
     paths = files.split(",")
     if not (name and all(paths) and 2 <= len(paths) <= 3):
         raise InputError(f"--agent {text}: write NAME=NULL,TEST or NAME=NULL,TEST,KNOWN")
-    null, test, *known_file = map(Path, paths)
+    null, test, *known_file = map(local_path, paths)
     return name, null, test, known_file[0] if known_file else None
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from conovel.cli.show import split_names
+from conovel.cli.logs import begin_log
+from conovel.cli.show import addressed, split_names
+from conovel.cli.sources import local_path
 from conovel.errors import ConovelError, InputError
 
 if TYPE_CHECKING:
@@ -24,11 +27,17 @@ if TYPE_CHECKING:
     from conovel.rows.known_files import KnownFile
     from conovel.runs.detection import Detection
     from conovel.runs.file_detection import FileDetection
+    from conovel.spec.findings import Finding
     from conovel.spec.schema import Schema
 
+# Options that name tables.
+TABLES = {"null", "test", "known_file", "data", "file", "unlabelled", "novelties"}
 # What options are for, where several commands have them.
 _HELP: Mapping[str, Any] = {
-    "columns": "Feature columns, separated by commas; all of them if not given.",
+    "columns": "Feature columns, separated by commas; all of them if not given. With --no-header,"
+    " what all columns of the files are called, in their order.",
+    "no_header": "The first line of a CSV file has values and no names. --columns names the"
+    " columns; if it is not given, they are x1, x2 and so on.",
     "id_column": typer.Option("--id", help="Column that names the rows; never a feature."),
     "known_file": typer.Option(
         "--known",
@@ -63,6 +72,8 @@ _HELP: Mapping[str, Any] = {
     "engine": "Where the work is done: local, or dask for the machines of a cluster.",
     "scheduler": "Address of the Dask scheduler, such as tcp://host:8786.",
     "json": "Print JSON instead of tables.",
+    "log_file": "Append what the command does to this file, line by line. With"
+    " CONOVEL_LOG_LEVEL=WARNING in the environment, only what speaks against it.",
 }
 
 
@@ -79,11 +90,18 @@ class FileOptions:
     decimal: str | None = None
     encoding: str | None = None
     na: str | None = None
+    no_header: bool = False
 
     @property
     def features(self) -> list[str] | None:
         """Names of the feature columns, where they are given."""
-        return split_names(self.columns) if self.columns else None
+        return split_names(self.columns) if self.columns and not self.no_header else None
+
+    def features_with(self, *others: str | None) -> list[str] | None:
+        """Name the columns to read, where features are given: other columns are read, too."""
+        if self.features is None:
+            return None
+        return list(dict.fromkeys([*self.features, *filter(None, others)]))
 
     @property
     def reading(self) -> ReadingOptions:
@@ -91,7 +109,15 @@ class FileOptions:
         from conovel.rows.dialects import ReadingOptions  # noqa: PLC0415
 
         marks = tuple(split_names(self.na)) if self.na else ()
-        return ReadingOptions(self.separator, self.decimal, self.encoding, marks, self._excluded)
+        return ReadingOptions(
+            self.separator,
+            self.decimal,
+            self.encoding,
+            marks,
+            self._excluded,
+            header=not self.no_header,
+            names=tuple(split_names(self.columns or "")) if self.no_header else (),
+        )
 
     def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
         """Read what the columns are."""
@@ -132,10 +158,14 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
     for those in `leave`.
     """
     given = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in get_type_hints(FileOptions).items()
+        Parameter(name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hint)
+        for (name, hint), field in zip(
+            get_type_hints(FileOptions).items(), fields(FileOptions), strict=True
+        )
         if name not in leave
     ]
+
+    log = Parameter("log_file", Parameter.KEYWORD_ONLY, default=None, annotation=Path | None)
 
     def with_helps(command: Command) -> Command:
         own = signature(command, eval_str=True).parameters.values()
@@ -143,24 +173,38 @@ def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
 
         @wraps(command)
         def call(**values: Any) -> None:
+            if (path := values.pop("log_file", None)) is not None:
+                begin_log(path, command.__name__)
             if len(shown) > len(own):
+                for name in TABLES & {key for key, text in values.items() if text is not None}:
+                    text = values[name]
+                    is_here = text != "-" and "://" not in text
+                    values[name] = Path(text) if is_here else local_path(text)
                 options = FileOptions(**{one.name: values.pop(one.name) for one in given})
                 values["options"] = options
             command(**values)
 
-        call.__signature__ = Signature([_explained(one, helps) for one in shown])  # type: ignore[attr-defined]
+        tables = TABLES if len(shown) > len(own) else set()
+        call.__signature__ = Signature([_explained(one, helps, tables) for one in (*shown, log)])  # type: ignore[attr-defined]
         return call
 
     return with_helps
 
 
-def _explained(parameter: Parameter, helps: Mapping[str, Any]) -> Parameter:
+def _explained(
+    parameter: Parameter, helps: Mapping[str, Any], tables: Collection[str]
+) -> Parameter:
     text = helps.get(parameter.name, _HELP.get(parameter.name))
     if isinstance(text, str) and parameter.default is False:  # there is no option to say no
         text = typer.Option(f"--{parameter.name.replace('_', '-')}", help=text)
     elif isinstance(text, str):
         text = typer.Option(help=text)
-    annotation = Annotated[parameter.annotation, text]  # type: ignore[name-defined]
+    kind = parameter.annotation
+    if parameter.name in tables:
+        if isinstance(text, OptionInfo):
+            text.metavar = "<path>"
+        kind = str if kind is Path else str | None  # a path would lose a slash of an address
+    annotation = Annotated[kind, text]  # type: ignore[valid-type]
     return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
@@ -211,6 +255,19 @@ def _with_line(error: ConovelError, files: Mapping[str, Path], reading: ReadingO
     return relocated(error, about[0], DataFile(about[0], reading).dialect, 0)
 
 
+def located(finding: Finding, files: Mapping[str, Path], reading: ReadingOptions) -> Finding:
+    """Name the line of a file in a finding about a row; `files` by what findings call them."""
+    from conovel.rows.datafiles import DataFile, format_of  # noqa: PLC0415
+    from conovel.rows.dialects import relocated  # noqa: PLC0415
+
+    about = [path for which, path in files.items() if f"in the {which} (first" in finding.message]
+    if finding.kind != "clipped" or not about or not about[0].is_file():
+        return finding
+    dialect = DataFile(about[0], reading).dialect if format_of(about[0]) == "csv" else None
+    place = relocated(finding.message, about[0], dialect, 0)
+    return replace(finding, message=place.replace("), taken", f" of {about[0]}), taken"))
+
+
 def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
     """Say in a table how files were read."""
     for dialect in dict.fromkeys(read_as.values()):
@@ -231,7 +288,7 @@ def about_known(result: Detection | FileDetection, known_file: Path | None) -> d
     """Return what a summary says of known novelties, where there are any."""
     if known_file is None:
         return {}
-    about: dict[str, Any] = {"path": str(known_file), "n_rows": result.n_known}
+    about: dict[str, Any] = {"path": addressed(known_file), "n_rows": result.n_known}
     if (choice := result.choices.get("known")) is not None:
         about["choice"] = choice.to_dict()
     return {"known": about}

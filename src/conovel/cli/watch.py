@@ -27,12 +27,12 @@ Test = Callable[[Path], "Detection"]
 
 
 @with_options(
-    folder=typer.Argument(help="Where CSV or Parquet files arrive."),
+    folder=typer.Argument(help="Where tables arrive; .txt files are passed over."),
     ledger="File of the ledger; it is made if it is not there.",
     detector="A detector of `conovel fit`: one score for all files.",
     null="Instead of a detector, known normals: each file gets its own score.",
-    out="Where to write the list so far after each file (.csv or .parquet), with reasons and the"
-    " columns of the files.",
+    out="Where to write the list so far after each file (.csv, .parquet, .jsonl or .xlsx), with"
+    " reasons and the columns of the files.",
     level="Largest tolerated share of false alarms on the list.",
     final="Begin a ledger with final decisions.",
     batches=typer.Option(min=1, help="With --final, how many files share the level."),
@@ -145,12 +145,12 @@ class Watcher:
         self._last = stats
 
     def _files(self) -> list[Path]:
-        from conovel.rows.datafiles import format_of  # noqa: PLC0415
+        from conovel.rows.datafiles import format_of, may_be_note  # noqa: PLC0415
 
         return [
             path
             for path in self.folder.iterdir()
-            if format_of(path) and not path.name.startswith(".")
+            if format_of(path) and not may_be_note(path) and not path.name.startswith(".")
         ]
 
     def _deal_with(self, name: str, stat: _Stat) -> None:

@@ -6,6 +6,7 @@ worth: the same with known novelties.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from conovel.spec.findings import Finding, subject, worst_of
 from conovel.stats.levels import Level, RandomState, as_callback, as_level, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.words import counted
+
+_log = logging.getLogger(__name__)
 
 NUMBERS_KNOWN = (5, 20, 100)  # how many novelties are known, where so many are set aside
 
@@ -264,7 +267,8 @@ def evaluate(
     >>> found.power > 0.9, found.fdp < 0.2
     (True, True)
     """
-    tell, note = as_callback(on_stage, "on_stage"), as_callback(on_finding, "on_finding")
+    tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
+    note = _log.warning if on_finding is None else as_callback(on_finding, "on_finding")
     rows, values = split_column(X, label, "label")
     is_novel, normal_name = read_label(values, normal)
     keys: NDArray[Any] | None = None

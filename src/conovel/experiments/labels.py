@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, InputError, SampleError
-from conovel.rows.samples import as_frame
-from conovel.site.checks.columns import looks_like_id
+from conovel.rows.samples import as_frame, collected
+from conovel.rows.tables import chance_of_none
+from conovel.site.checks.columns import LIKELY, is_called_label, looks_like_id
 from conovel.stats.ranks import as_array
 from conovel.stats.words import counted, not_there
 
@@ -21,6 +22,7 @@ _FEW_VALUES = 50  # a label has at most so many values
 
 def split_column(X: Any, which: Any, what: str) -> tuple[Any, NDArray[Any]]:
     """Take a column out of a frame, by name; values that are given are only checked."""
+    X = collected(X)
     if not isinstance(which, str):
         return X, as_array(which, what)
     frame = as_frame(X, "X")
@@ -74,7 +76,7 @@ def require_features(rows: Any, is_novel: NDArray[np.bool_], keep: Sequence[str]
             continue
         if _is_id(values, name):
             ids.append(name)
-        elif _is_label(values, is_novel):
+        elif _is_label(values, is_novel, name):
             labels.append(name)
     if not ids and not labels:
         return
@@ -114,18 +116,26 @@ def _is_id(values: nw.Series[Any], name: str) -> bool:
     return is_text and len(values) >= 20 and values.n_unique() == len(values)
 
 
-def _is_label(values: nw.Series[Any], is_novel: NDArray[np.bool_]) -> bool:
-    """Tell whether a column has one value in all normal rows and others in novelties."""
+def _is_label(values: nw.Series[Any], is_novel: NDArray[np.bool_], name: str) -> bool:
+    """Tell whether a column has one value in all normal rows and others in novelties.
+
+    Columns that are called a label are some, too, where they have two values or texts.
+    """
     # Numbers must have two values, or tell all novelties: counts of rare events are 0 in normals.
     if values.n_unique() > _FEW_VALUES:
         return False
     texts = np.array([str(value) for value in values.to_list()])
+    is_text = values.dtype in (nw.String, nw.Object, nw.Categorical)
+    n_values = np.unique(texts).size
+    if is_called_label(name) and n_values > 1 and (is_text or _is_flag(values, n_values)):
+        return True
     of_normals = np.unique(texts[~is_novel])
     if of_normals.size != 1:
         return False
     differs = texts != of_normals[0]
-    is_text = values.dtype in (nw.String, nw.Object, nw.Categorical)
-    n_values = np.unique(texts).size
+    n_novel, n_differ = int(is_novel.sum()), int(differs.sum())
+    if chance_of_none(len(texts) - n_novel, n_novel, n_differ) > LIKELY:
+        return False
     tells_all = bool((differs == is_novel).all())
     return n_values > 1 and (tells_all or is_text or _is_flag(values, n_values))
 

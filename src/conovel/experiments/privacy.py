@@ -12,6 +12,7 @@ Examples
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,14 +147,31 @@ def measure_privacy(
 
 
 def attack_all(
-    pool: Pool, shadows: Sequence[Shadow], exchanges: Sequence[Exchange]
+    pool: Pool,
+    shadows: Sequence[Shadow],
+    exchanges: Sequence[Exchange],
+    on_exchange: Callable[[int], None] | None = None,
 ) -> list[Measured]:
     """Run all attacks on all exchanges."""
-    return [
-        one
-        for number, exchange in enumerate(exchanges)
-        for one in _attack(pool, shadows, number, exchange)
-    ]
+    measured: list[Measured] = []
+    for number, exchange in enumerate(exchanges):
+        measured += _attack(pool, shadows, number, exchange)
+        if on_exchange is not None:
+            on_exchange(number + 1)
+    return measured
+
+
+def seconds_to_draw(
+    pool: Pool, exchanges: Sequence[Exchange], n_shadows: int, seed: int = 0
+) -> float:
+    """Estimate how long :func:`draw_shadows` takes, from one agent after a first one.
+
+    The first one also loads and compiles.
+    """
+    for index in range(2):
+        started = time.monotonic()
+        draw_shadow(pool, exchanges, index, seed)
+    return n_shadows * (time.monotonic() - started)
 
 
 def draw_shadows(

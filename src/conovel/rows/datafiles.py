@@ -41,12 +41,16 @@ from conovel.rows.dialects import (
     without_compression,
 )
 from conovel.rows.tables import warn_rounded
-from conovel.rows.unpacked import read_sheet, require_room
+from conovel.rows.unpacked import read_aligned, read_objects, read_sheet, require_room
 from conovel.stats.words import joined, listed, not_there
 
 FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
+    ".txt": "csv",
+    ".data": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -55,7 +59,7 @@ FORMATS = {
     ".xlsx": "excel",
 }
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # of pyarrow, about a file
-_ENDINGS = ".csv, .csv.gz, .tsv, .parquet, .feather, .arrow or .xlsx"
+ENDINGS = ".csv, .csv.gz, .tsv, .txt, .data, .jsonl, .parquet, .feather, .arrow or .xlsx"
 _UNTYPED = {"int64", "float64", "null"}  # what pyarrow takes the first numbers of a CSV file for
 
 
@@ -68,8 +72,15 @@ class DataFile:
 
     @property
     def format(self) -> str:
-        """The format: csv, parquet, arrow or excel, by its ending."""
+        """The format: csv, parquet, arrow, json or excel, by its ending."""
         return str(format_of(self.path))
+
+    @property
+    def is_sheet(self) -> bool:
+        """Whether it is read as a whole, whatever its size."""
+        if self.format == "csv":
+            return self.dialect.is_aligned
+        return self.format in ("excel", "json")
 
     @property
     def is_parquet(self) -> bool:
@@ -98,14 +109,19 @@ class DataFile:
 
     @cached_property
     def sheet(self) -> pa.Table:
-        """The first sheet of an Excel file."""
+        """All rows: of the first sheet of an Excel file, of JSON objects or of aligned texts."""
         self.require_room(())
-        return read_sheet(self.path)
+        if self.format != "csv":
+            return read_sheet(self.path) if self.format == "excel" else read_objects(self.path)
+        try:
+            return read_aligned(self.path, self.dialect)
+        except READ_ERRORS as error:
+            raise self.unreadable(error) from None
 
     @cached_property
     def schema(self) -> pa.Schema:
         """Its columns, with the types that it says it has."""
-        if self.format == "excel":
+        if self.is_sheet:
             return _distinct(self.path, self.sheet.schema)
         try:
             if self.is_parquet:
@@ -169,8 +185,8 @@ class DataFile:
     def read(self, types: pa.Schema) -> pa.Table:
         """Read the columns of `types` in these types."""
         require_columns([self], types.names)
-        if self.format == "excel":
-            return self.converted(self.sheet, types)
+        if self.is_sheet:
+            return self.converted(self.sheet.select(types.names), types)
         try:
             self.require_room(types.names)
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
@@ -192,10 +208,16 @@ def format_of(path: Path) -> str | None:
     return FORMATS.get(Path(without_compression(path)).suffix)
 
 
+def may_be_note(path: Path) -> bool:
+    """Tell whether a file may be a note to readers as well as a table, such as README.txt."""
+    return without_compression(path).endswith(".txt")
+
+
 def open_files(path: Path, reading: ReadingOptions = AS_FOUND) -> list[DataFile]:
     """Give a file, or the files of a folder in the order of their names.
 
-    Other files in the folder are passed over, and so is what is hidden.
+    Other files in the folder are passed over, and so is what is hidden. A text (.txt) is taken
+    for a table only where the folder has nothing else.
     """
     if not path.exists():
         raise FileError(f"{path} does not exist")
@@ -203,10 +225,11 @@ def open_files(path: Path, reading: ReadingOptions = AS_FOUND) -> list[DataFile]
     if path.is_dir():
         readable = (f for f in path.rglob("*") if f.is_file() and format_of(f))
         files = sorted(f for f in readable if not f.name.startswith((".", "_", "~")))
+        files = [f for f in files if not may_be_note(f)] or files
     formats = {format_of(f) for f in files}
     if len(formats) != 1 or None in formats:
         several = f", of one kind, not of {len(formats)}" if len(formats) > 1 else ""
-        raise FileError(f"{path}: expected {_ENDINGS} files{several}")
+        raise FileError(f"{path}: expected {ENDINGS} files{several}")
     for file in files:
         require_text_name(file)
     return [DataFile(file, reading) for file in files]

@@ -17,12 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from conovel.errors import ColumnError, ConovelError, FileError, InputError
+from conovel.errors import ColumnError, FileError, InputError
 from conovel.rows.spelling import NA_MARKERS
 
 _HEAD = 1 << 16  # bytes that are looked at
 _ROWS = 2000
 _SEPARATORS = (",", ";", "\t", "|")
+_LOOSE = (".txt", ".data")  # endings of texts in which spaces may stand between values
 _BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COMMA_NUMBER = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _POINT_NUMBER = re.compile(r"\s*[+-]?\d*\.\d+\s*")
@@ -52,6 +53,9 @@ class ReadingOptions:
     missing: tuple[str, ...] = ()  # columns that need not be there
     is_whole: bool = False  # whether a schema names all columns, so that any other is a mistake
     unpacked: str | None = None  # what a file may take in memory, see conovel.rows.unpacked
+    # Of CSV files: whether the first line has the names; if not, what the columns are called
+    header: bool = True
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = {name: sign for sign, name in SPELLED.items()} | {"\\t": "\t"}
@@ -80,6 +84,8 @@ class Dialect:
     decimal: str = "."
     encoding: str = "utf-8"
     na: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the columns, where the file has no line of names
+    is_aligned: bool = False  # whether several spaces may stand between two values
 
     def options(self) -> dict[str, Any]:
         """Give pyarrow's options."""
@@ -88,7 +94,9 @@ class Dialect:
         own = [*self.na, *(f"{mark}{self.decimal}0" for mark in whole)]
         markers = sorted({*NA_MARKERS, *own})
         return {
-            "read_options": pa_csv.ReadOptions(encoding=self.encoding),
+            "read_options": pa_csv.ReadOptions(
+                encoding=self.encoding, column_names=self.names or None
+            ),
             "parse_options": pa_csv.ParseOptions(
                 delimiter=self.separator, newlines_in_values=True
             ),
@@ -101,7 +109,8 @@ class Dialect:
         """Say in words how the file is written."""
         sign = SPELLED.get(self.separator, repr(self.separator))
         point = "point" if self.decimal == "." else "comma"
-        return f"separator {sign}, decimal {point}, {self.encoding}"
+        header = ", no header" if self.names else ""
+        return f"separator {sign}, decimal {point}, {self.encoding}{header}"
 
 
 def without_compression(path: Path) -> str:
@@ -129,14 +138,39 @@ def sniff(path: Path, reading: ReadingOptions = AS_FOUND) -> Dialect:
     text = head.decode(encoding, errors="replace").lstrip("\ufeff")
     is_cut_off = len(head) == _HEAD
     separator = reading.separator or _separator(text, is_cut_off, path)
-    rows = _rows(text, separator, is_cut_off)
-    if len(rows) > 1 and all(map(_NUMBER.fullmatch, rows[0])):
+    is_aligned = separator == " " and squeezed(text) != text
+    rows = _rows(squeezed(text) if is_aligned else text, separator, is_cut_off)
+    if reading.header and len(rows) > 1 and all(map(_NUMBER.fullmatch, rows[0])):
         raise ColumnError(
             f"the first line of {path} holds numbers: write a line with the names of the columns"
-            " above it"
+            " above it, or say that it has none with --no-header (in Python header=False), and"
+            " name the columns with --columns"
         )
     decimal = reading.decimal or _decimal(rows[1:], separator)
-    return Dialect(separator, decimal, encoding, reading.na)
+    names = () if reading.header else _names(path, rows, reading.names)
+    return Dialect(separator, decimal, encoding, reading.na, names, is_aligned)
+
+
+def squeezed(text: str) -> str:
+    r"""Leave one space between values that spaces and tabs align, and none at the ends of lines.
+
+    Examples
+    --------
+    >>> squeezed("  1.5   a\n20.0 \tb \n")
+    '1.5 a\n20.0 b\n'
+    """
+    return re.sub(r"^ | (?=\r?$)", "", re.sub(r"[ \t]+", " ", text), flags=re.MULTILINE)
+
+
+def _names(path: Path, rows: Sequence[Sequence[str]], given: tuple[str, ...]) -> tuple[str, ...]:
+    """Name the columns of a file that has no line of names: as the user says, or x1, x2, ..."""
+    width = len(rows[0]) if rows else 0
+    if given and width and len(given) != width:
+        raise ColumnError(
+            f"{path} has {width} values in its first line, and --columns names {len(given)}"
+            " columns: without a header, name all of them in their order"
+        )
+    return given or tuple(f"x{j}" for j in range(1, width + 1)) or ("x1",)
 
 
 def _encoding(head: bytes) -> str:
@@ -169,6 +203,10 @@ def _separator(text: str, is_cut_off: bool, path: Path) -> str:
         widths = {len(row) for row in rows}
         if len(widths) == 1 and (width := widths.pop()) > widest:
             best, widest = separator, width
+    if widest == 1 and without_compression(path).endswith(_LOOSE):
+        widths = {len(row) for row in _rows(squeezed(text), " ", is_cut_off)}
+        if len(widths) == 1 and widths != {1}:
+            return " "
     if widest == 1 and any(cut.values()):  # none fits all rows: the one that cuts the first most
         best = max(_SEPARATORS, key=lambda sign: len(cut[sign][0]) if cut[sign] else 0)
     return best
@@ -192,7 +230,7 @@ _ROW = re.compile(r"first in row (\d+)")
 
 
 def line_of(path: Path, dialect: Dialect, row: int) -> int | None:
-    """Give the line at which a row of a CSV file begins; row 0 is the first below the header.
+    """Give the line at which a row of a CSV file begins; row 0 is the first that is no header.
 
     None where it cannot be told.
     """
@@ -204,7 +242,7 @@ def line_of(path: Path, dialect: Dialect, row: int) -> int | None:
                 stream, encoding=dialect.encoding, errors="replace", newline=""
             )
             reader = csv.reader(text, delimiter=dialect.separator)
-            before, seen = 0, -2  # the header is row -1
+            before, seen = 0, -1 if dialect.names else -2  # a header is row -1
             for values in reader:
                 seen += bool(values)  # blank lines are no rows
                 if values and seen == row:
@@ -244,8 +282,9 @@ def malformed(
 
 
 def _place(path: Path, dialect: Dialect, counted: str | None) -> str:
-    """Name the file and the line; pyarrow counts the header as row 1."""
-    line = line_of(path, dialect, int(counted) - 2) if counted else None
+    """Name the file and the line; pyarrow counts from 1, and the header if there is one."""
+    before = 1 if dialect.names else 2
+    line = line_of(path, dialect, int(counted) - before) if counted else None
     return f"{path}, line {line}" if line else str(path)
 
 
@@ -254,12 +293,12 @@ def _short(text: str) -> str:
     return repr(one_line if len(one_line) <= _LONGEST_SHOWN else f"{one_line[:_LONGEST_SHOWN]}…")
 
 
-def relocated(error: ConovelError, path: Path, dialect: Dialect | None, first: int) -> str:
-    """Give the message of an error about some rows of a file, with the place in the file."""
+def relocated(message: object, path: Path, dialect: Dialect | None, first: int) -> str:
+    """Give a message or an error about some rows of a file, with the place in the file."""
 
     def place(match: re.Match[str]) -> str:
         row = first + int(match[1])
         line = None if dialect is None else line_of(path, dialect, row)
         return f"first in line {line}" if line else f"first in row {row}"
 
-    return _ROW.sub(place, str(error))
+    return _ROW.sub(place, str(message))

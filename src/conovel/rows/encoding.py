@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts, read_frame, read_series
 from conovel.rows.spelling import TEXT, number_kind, spell
-from conovel.rows.tables import common_kind
+from conovel.rows.tables import common_kind, within_bounds
 from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.content import hash_columns
 from conovel.spec.made_from import Contents
@@ -174,7 +174,8 @@ def _numbers(column: Column, raw: RawColumn, name: str) -> list[Vector]:
     read = raw if isinstance(raw, Numbers) else raw.numbers()
     if isinstance(read, str):
         raise _unfit(column, name, read, "is no number")
-    return _filled(column, np.clip(read.values, column.low, column.high), name)
+    values = within_bounds(np.clip(read.values, column.low, column.high))
+    return _filled(column, values, name)
 
 
 def _booleans(column: Column, raw: RawColumn, name: str) -> list[Vector]:
@@ -347,7 +348,7 @@ def _canonical(column: RawColumn) -> Vector:
 def _single(values: Vector) -> Vector:
     """Round to single precision, in which a file may hold what another holds in double."""
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = values.astype(np.float32).astype(np.float64)
+        rounded = within_bounds(values).astype(np.float32).astype(np.float64)
     rounded[np.isnan(rounded)] = np.nan  # one pattern of bits
     return rounded
 

@@ -20,7 +20,15 @@ from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.encoding import Encoder, contents_of
 from conovel.rows.frames import read_frames
 from conovel.rows.profiles import profiles_of
-from conovel.rows.samples import Table, as_frame, as_table, chosen_columns, read_rows, read_sample
+from conovel.rows.samples import (
+    Table,
+    as_frame,
+    as_table,
+    chosen_columns,
+    collected,
+    read_rows,
+    read_sample,
+)
 from conovel.rows.schemas import (
     SchemaLike,
     as_schema,
@@ -85,15 +93,8 @@ def read_pair(
     keep_frames: bool = False,
 ) -> tuple[Rows, Rows]:
     """Check the two samples of a detection, and give both in the same features."""
-    normals, tests, _ = read_with_known(
-        X_null,
-        X_test,
-        None,
-        schema,
-        shares_schema=shares_schema,
-        fixed=fixed,
-        keep_frames=keep_frames,
-    )
+    options = {"shares_schema": shares_schema, "fixed": fixed, "keep_frames": keep_frames}
+    normals, tests, _ = read_with_known(X_null, X_test, None, schema, **options)
     return normals, tests
 
 
@@ -113,6 +114,8 @@ def read_with_known(
     brought to them. Only where a pipeline reads frames, their values are among its values.
     """
     given = None if schema is None else as_schema(schema)
+    samples = (X_null, X_test, X_known)
+    X_null, X_test, X_known = (collected(s) if hasattr(s, "collect") else s for s in samples)
     X_known, kinds = without_kinds(X_known, X_null)
     frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
     known_rows: NDArray[np.float64] | None = None

@@ -280,7 +280,7 @@ def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
             with pa_parquet.ParquetFile(file.path, **_READING) as opened:
                 for batch in opened.iter_batches(size, columns=names):
                     yield file.converted(pa.Table.from_batches([batch]), types)
-        elif file.format == "excel":  # a sheet has at most a million rows
+        elif file.is_sheet:
             yield file.read(types)
         else:
             scan = {"schema": file.types_read(types), "batch_size": size, "batch_readahead": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,6 +67,7 @@ def read_sample(
     """Check one sample with columns of any kind."""
     if isinstance(sample, Rows | Table):
         return sample
+    sample = collected(sample)
     frame = as_frame(sample, name)
     read: Rows | Table
     if frame is None:
@@ -176,6 +178,7 @@ def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> R
     """Check one sample."""
     if isinstance(sample, Rows):
         return sample
+    sample = collected(sample)
     frame = as_frame(sample, name)
     labels: tuple[str, ...] | None = None
     if frame is not None:
@@ -204,9 +207,11 @@ def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str
             f"{name} is no array of numbers: give every row the same number of columns"
         ) from None
     if array.ndim == 0:
+        is_path = isinstance(sample, str | os.PathLike)
         raise SampleError(
             f"{name} must be an array or a frame of shape (rows, columns), not a"
             f" {type(sample).__name__}"
+            + (f": for a file give conovel.read({str(sample)!r})" if is_path else "")
         )
     if array.ndim != 2:
         hint = (
@@ -218,7 +223,8 @@ def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str
         )
     _require_some(array.shape, name)
     if (kind := kind_of(array.dtype)) is not None:
-        return array.astype(np.float64), (kind,) * array.shape[1]
+        floats = as_floats(array)  # a copy: what it was read from may change later
+        return floats.copy() if floats is array else floats, (kind,) * array.shape[1]
     if array.dtype.kind == "O":
         try:
             values = as_floats(array)
@@ -267,6 +273,18 @@ def as_frame(sample: Any, name: str) -> nw.DataFrame[Any] | None:
         _require_distinct(list(map(str, names)), name)
         raise ColumnError(f"{name} has more than one column of the same name") from None
     return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def collected(sample: Any) -> Any:
+    """Give the frame that a lazy one, such as a polars LazyFrame, stands for; others as they are.
+
+    This is done once for each sample: a plan that is carried out twice may order its rows
+    differently.
+    """
+    if not hasattr(sample, "collect"):
+        return sample
+    lazy = nw.from_native(sample, pass_through=True)
+    return lazy.collect().to_native() if isinstance(lazy, nw.LazyFrame) else sample
 
 
 def _require_distinct(labels: Sequence[str], name: str) -> None:

@@ -1,8 +1,9 @@
-"""Rows in and decisions out: CSV and Parquet files or folders, through pyarrow."""
+"""Rows in and decisions out: files or folders of them, through pyarrow."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections import Counter
@@ -33,10 +34,12 @@ from conovel.rows.datafiles import (
 )
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
+from conovel.rows.written import writer, written_as
 from conovel.stats.words import listed, not_there
 
+_log = logging.getLogger(__name__)
+
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
-_WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,7 @@ def read_features(
     table = pa.concat_tables([file.read(needed) for file in files])
     if not table.num_rows:
         raise SampleError(f"{path} has no rows")
+    _log.info("read %s: %d rows, %d columns", path, table.num_rows, table.num_columns)
     ids = table[id_column].to_numpy() if id_column is not None else None
     return Sample(table.select(types.names), ids)
 
@@ -93,11 +97,13 @@ def pick_columns(
     return pa.schema([*features, *agree_on_features(both, also)])
 
 
-def read_table(path: Path, reading: ReadingOptions = AS_FOUND) -> pa.Table:
-    """Read all columns of one sample but those to exclude."""
+def read_table(
+    path: Path, reading: ReadingOptions = AS_FOUND, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Read some columns of one sample, or all of them, but those to exclude."""
     files = open_files(path, reading)
     require_columns(files, reading.exclude)
-    names = [name for name in column_names(files) if name not in reading.exclude]
+    names = [name for name in columns or column_names(files) if name not in reading.exclude]
     return read_features(
         path, agree_on_features([files], names, stacklevel=4), None, reading
     ).features
@@ -133,7 +139,8 @@ def pick_features(
         if extra and (lacking := [c for c in columns if c not in column_names(tests)]):
             raise ColumnError(
                 f"{test} has {listed(extra)} where {null} has {listed(lacking)}: give both the"
-                " same names, or pick the features with --columns"
+                " same names, pick the features with --columns, or say --no-header if the first"
+                " lines have values"
             )
         if extra:
             raise ColumnError(
@@ -173,8 +180,15 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         require_columns([file], names)
         types = pa.schema([file.schema.field(name) for name in names])
         for name, values in file.read(types).to_pydict().items():
-            columns[name] += values
+            columns[name] += _whole(values) if file.format == "excel" else values
     return columns
+
+
+def _whole(values: list[Any]) -> list[Any]:
+    """Give whole numbers of a sheet, which has floats alone, as they were written."""
+    floats = [value for value in values if isinstance(value, float)]
+    is_whole = all(value.is_integer() for value in floats)
+    return [int(v) if is_whole and isinstance(v, float) else v for v in values]
 
 
 def read_originals(
@@ -210,15 +224,17 @@ def beside(path: Path) -> Path:
 
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write columns as CSV or Parquet, whole or not at all, for their owner alone."""
-    table = pa.table(dict(columns))
-    kind = _WRITTEN.get(path.suffix.lower())
-    if kind is None:
-        raise FileError(f"{path}: name the output .csv or .parquet")
-    if kind == "csv":
+    """Write columns, whole or not at all, for their owner alone."""
+    table, form = pa.table(dict(columns)), written_as(path)
+    if form == "csv":
         table = neutral_table(table)
-    write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
-    _atomically(path, lambda temporary: write(table, str(temporary)))
+
+    def write(temporary: Path) -> None:
+        with writer(temporary, form, table.schema) as file:
+            file.write_table(table)
+
+    _atomically(path, write)
+    _log.info("wrote %s: %d rows", path, table.num_rows)
 
 
 def write_rows(path: Path, columns: Mapping[str, Any], separator: str = ",") -> None:
@@ -228,7 +244,7 @@ def write_rows(path: Path, columns: Mapping[str, Any], separator: str = ",") -> 
     later must be spelled as before.
     """
     table = pa.table(dict(columns))
-    if _WRITTEN.get(path.suffix.lower()) == "parquet":
+    if written_as(path) == "parquet":
         _atomically(path, lambda temporary: pa_parquet.write_table(table, str(temporary)))
         return
     data = pa.BufferOutputStream()
@@ -329,8 +345,7 @@ def require_writable(path: Path) -> None:
     """Fail before the work, not after it, when the output has nowhere to go."""
     if not path.parent.is_dir():
         raise FileError(f"{path}: the folder {path.parent} does not exist")
-    if path.suffix.lower() not in _WRITTEN:
-        raise FileError(f"{path}: name the output .csv or .parquet")
+    written_as(path)
 
 
 def _atomically(path: Path, write: Any) -> None:
@@ -340,6 +355,8 @@ def _atomically(path: Path, write: Any) -> None:
         write(temporary)
         keep_mode(path, temporary)
         os.replace(temporary, path)
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     finally:

@@ -340,14 +340,31 @@ def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
     """Turn numbers of any kind into float64, each to the nearest; what is missing is NaN.
 
     Python's decimals are rounded correctly, which casts of data frame libraries do not promise.
+    What no tree can read, infinite or beyond single precision, becomes the nearest number that one
+    can: the same for every cell, whichever sample it stands in.
+
+    Examples
+    --------
+    >>> as_floats(np.array([1.5, -np.inf])).tolist() == [1.5, -LARGEST]
+    True
     """
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return within_bounds(array.astype(np.float64, copy=False))
     if array.dtype.kind != "O":
         return array.astype(np.float64, copy=False)
     missing = [type(value).__name__ == "NAType" for value in array.flat]  # pandas has its own
     if any(missing):
         array = array.copy()
         array[np.reshape(missing, array.shape)] = None
-    return array.astype(np.float64)  # None becomes NaN
+    return within_bounds(array.astype(np.float64))  # None becomes NaN
+
+
+def within_bounds(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Move numbers that are infinite or beyond single precision to its bounds."""
+    if values.size and values.min() >= -LARGEST and values.max() <= LARGEST:
+        return values
+    return np.clip(values, -LARGEST, LARGEST)  # also where some are NaN, which stay
 
 
 def round_to(values: NDArray[np.float64], kind: str, label: str) -> NDArray[Any]:

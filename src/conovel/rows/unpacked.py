@@ -9,22 +9,26 @@ are read in pieces (``memory``) need no such bound.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 import pyarrow.parquet as pa_parquet
 
 from conovel.errors import FileError, InputError, MissingExtraError
-from conovel.rows.dialects import without_compression
+from conovel.rows.dialects import Dialect, squeezed, without_compression
 
 BUDGET = 10**9  # bytes of one file
 TIMES = 20  # how many times its own size a file may take beyond that
@@ -64,6 +68,7 @@ def require_room(
         "csv": lambda: _csv(path, separator, budget),
         "parquet": lambda: _parquet(path, names, budget),
         "arrow": lambda: _arrow(path),
+        "json": lambda: _csv(path, ",", budget),
         "excel": lambda: _excel(path, budget),
     }
     needed = measure[form]()
@@ -252,3 +257,22 @@ def read_sheet(path: Path, most: int = SHEET_BYTES) -> pa.Table:
         )
     with pa.ipc.open_stream(ended.stdout) as stream:
         return stream.read_all()
+
+
+def read_objects(path: Path) -> pa.Table:
+    """Read a file of which each line is a JSON object: its keys are the columns."""
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            return pa_json.read_json(stream)
+    except (pa.ArrowException, OSError) as error:
+        line = (str(error).splitlines() or [""])[0]
+        raise FileError(f"{path} cannot be read as one JSON object in each line: {line}") from None
+
+
+def read_aligned(path: Path, dialect: Dialect) -> pa.Table:
+    """Read a text in which any number of spaces stands between two values."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        text = squeezed(stream.read().decode(dialect.encoding))
+    plain = replace(dialect, encoding="utf-8").options()
+    plain["read_options"].block_size = max(len(text), 1)  # all rows decide what a column holds
+    return pa_csv.read_csv(io.BytesIO(text.encode()), **plain)

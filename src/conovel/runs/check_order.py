@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 
 from conovel.errors import ColumnError, SampleError
 from conovel.rows.pairs import read_pair
-from conovel.rows.samples import as_frame
+from conovel.rows.samples import as_frame, collected
 from conovel.rows.schemas import SchemaLike
 from conovel.runs.detection import Detection
 from conovel.runs.detector import AdaDetect
@@ -275,6 +275,7 @@ def _rank_sum_p_value(rehearsed: Detection) -> Fraction:
 
 def _in_order(X_null: Any, order: Any) -> tuple[Any, NDArray[Any] | None]:
     """Return the rows in their order, without the column that orders them, and its values."""
+    X_null = collected(X_null)
     if order is None:
         return X_null, None
     frame = as_frame(X_null, "X_null")

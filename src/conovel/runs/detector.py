@@ -6,6 +6,7 @@ rate guarantee". :class:`AdaDetect` has the interface of a scikit-learn outlier 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -31,7 +32,7 @@ from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, content_digest, refitted_facts
-from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
+from conovel.runs.one_site import OneSiteSettings, detect_rows
 from conovel.runs.verdicts import Verdicts
 from conovel.runs.weighted import ESTIMATE, WeightsLike, require_plain, take_weights
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
@@ -54,6 +55,8 @@ from conovel.stats.levels import (
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.weighted import draw_chance
+
+_log = logging.getLogger(__name__)
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
@@ -224,8 +227,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Look for what speaks against the result, such as drift or an id among the columns, and
             give it as ``result.warnings``. It changes no decision.
         """
-        tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
-        note = silent if on_finding is None else as_callback(on_finding, "on_finding")
+        tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
+        note = _log.warning if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
         if ledger is not None:  # many batches need finer ranks than one
             settings = replace(settings, least=ANY_SHARE)
@@ -352,7 +355,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         on_stage : callable, optional
             Called with the name of each stage as it begins.
         """
-        tell = as_callback(on_stage, "on_stage")
+        tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
         samples = X_null, X_unlabelled, X_known
         about = self.settings(), *samples, self.schema, tell
         return keep(*about, explain=explain, confidence=confidence)

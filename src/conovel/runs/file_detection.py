@@ -144,7 +144,7 @@ def detect_files(
     null, test, columns, id_column, reading, memory, engine, on_progress, known_file
         As of :func:`conovel.site.open_files.open_files_site`.
     out : Path
-        File of decisions, .csv or .parquet.
+        File of decisions: .csv, .parquet, .jsonl or .xlsx.
     most_reasons : int
         How many of the rejected rows are explained at most, the most novel first; None: a number
         by how many are rejected.

@@ -9,6 +9,7 @@ Section 14).
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
@@ -43,7 +44,7 @@ from conovel.runs.one_site import Scored, decide_alone
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
 from conovel.site.checks.columns import batch_findings
-from conovel.site.checks.rows import with_outcome_findings
+from conovel.site.checks.rows import clipped_findings, with_outcome_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.guarantee import kept_score
 from conovel.spec.records import as_record
@@ -53,6 +54,8 @@ from conovel.stats.conditional import Conditional, LongRun, long_run
 from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit, warn_resolution
+
+_log = logging.getLogger(__name__)
 
 MAX_FEATURES = 100_000
 _Names: TypeAlias = tuple[str, ...] | None
@@ -276,7 +279,7 @@ class KeptDetector:
             compare with: the outcome, the ids, columns without values and the number of
             calibration rows are looked at.
         """
-        tell = as_callback(on_stage, "on_stage")
+        tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
         tell("checking rows")
         rows = self.read(X_test, "X_test")
         names = as_ids(ids, len(rows))
@@ -322,9 +325,11 @@ class KeptDetector:
             result = with_update(result, update)
         if not check:
             return result
-        sources = () if rows.encoder is None else rows.encoder.source
-        gone = batch_findings(rows.values, rows.columns or (), sources) if sources else []
-        before = [one for one in (thin, *gone) if one is not None]
+        features = rows.columns or tuple(map(str, range(rows.width)))
+        sources = features if rows.encoder is None else rows.encoder.source
+        clipped = clipped_findings(rows.chunks(), "test rows", sources)
+        gone = batch_findings(rows.values, features, sources) if rows.encoder else []
+        before = [one for one in (thin, *clipped, *gone) if one is not None]
         return with_outcome_findings(result, *with_resolution(result, before))
 
     def to_bytes(self) -> bytes:

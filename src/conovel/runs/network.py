@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,8 @@ from conovel.spec.settings import Bits, PrivacyLike
 from conovel.spec.shown import Shown
 from conovel.stats.levels import Level, RandomState, as_callback, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
+
+_log = logging.getLogger(__name__)
 
 
 class Network(Shown):
@@ -238,8 +241,8 @@ class Network(Shown):
             Let every agent look for what speaks against its result, such as drift or an id among
             the columns; the findings are ``run.warnings``. It changes no decision and no message.
         """
-        tell = as_callback(on_stage, "on_stage")
-        note = as_callback(on_finding, "on_finding")
+        tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
+        note = _log.warning if on_finding is None else as_callback(on_finding, "on_finding")
         schema = self.schema
         # With noise, and over batches, a schema may not follow from the rows of this run.
         is_open = schema is None or isinstance(schema, Mapping)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from conovel.errors import FileError
@@ -23,6 +20,7 @@ from conovel.rows.private_files import keep_mode, make_private_file
 from conovel.rows.storage import neutral_table
 from conovel.rows.stored import StoredRows
 from conovel.rows.tables import numbered, with_ids
+from conovel.rows.written import writer, written_as
 from conovel.scorers.base import Vector
 from conovel.site.blocks import Ranked, RankedPart
 from conovel.site.checks.rows import CheckedRows, Outcome, check_outcome, check_rows
@@ -35,13 +33,6 @@ from conovel.stats.cells import reaches
 from conovel.stats.stepup import within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
-
-
-class Writer(Protocol):
-    """What pyarrow's writers of both formats have in common."""
-
-    def write_table(self, table: pa.Table) -> None:
-        """Append some rows."""
 
 
 def explain_files(site: Site, limit: int, most: int | None = None) -> Reasons:
@@ -227,44 +218,33 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
-    """Write tables as one CSV or Parquet file, whole or not at all.
+    """Write tables as one file, whole or not at all.
 
     The bytes depend on the rows only, not on how they are spread over the tables; they are
     those of :func:`conovel.rows.storage.write_table`. Until it is whole, the file is in the folder
     `beside`, on the same disk.
     """
-    temporary = beside / path.name
-    if _is_csv(path):
+    temporary, form = beside / path.name, written_as(path)
+    if form == "csv":
         tables = map(neutral_table, tables)
     try:
         make_private_file(temporary)
         first = next(tables)
-        with _writer(temporary, first.schema) as writer:
+        with writer(temporary, form, first.schema) as file:
             waiting = first.slice(0, 0)
             for table in chain([first], tables):
                 waiting = pa.concat_tables([waiting, table])
                 while waiting.num_rows >= _GROUP:
-                    writer.write_table(waiting.slice(0, _GROUP).combine_chunks())
+                    file.write_table(waiting.slice(0, _GROUP).combine_chunks())
                     waiting = waiting.slice(_GROUP)
             if waiting.num_rows:
-                writer.write_table(waiting.combine_chunks())
+                file.write_table(waiting.combine_chunks())
         keep_mode(path, temporary)
         os.replace(temporary, path)
     except FileError:  # about a file that is read
         raise
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
-
-
-@contextmanager
-def _writer(path: Path, schema: pa.Schema) -> Iterator[Writer]:
-    kind: Any = pa_csv.CSVWriter if _is_csv(path) else pa_parquet.ParquetWriter
-    with kind(str(path), schema) as writer:
-        yield writer
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() == ".csv"
 
 
 _BINS = 30

@@ -17,6 +17,7 @@ _PRESUMES = "the {promise} presumes they are"
 KINDS: Mapping[str, str | None] = {
     "id": _PRESUMES,
     "label": "the flags repeat that column",
+    "one_value": "the flags repeat that column",
     "units": _PRESUMES,
     "values": _PRESUMES,
     "missing": _PRESUMES,
@@ -26,6 +27,7 @@ KINDS: Mapping[str, str | None] = {
     "weights": "the {promise} is approximate",
     "shared_rows": "novelties among these rows are not found",
     "constant": None,
+    "clipped": None,
     "duplicate_ids": None,
     "thin_calibration": None,
     "known_among_normals": None,
@@ -42,9 +44,10 @@ class Finding:
     Attributes
     ----------
     kind : str
-        One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "weights", "shared_rows", "constant", "duplicate_ids", "thin_calibration",
-        "known_among_normals", "known_among_tests", "spent" and "strange_normals".
+        One of "id", "label", "one_value", "units", "values", "missing", "drift", "one_column",
+        "most_flagged", "weights", "shared_rows", "constant", "clipped", "duplicate_ids",
+        "thin_calibration", "known_among_normals", "known_among_tests", "spent" and
+        "strange_normals".
     message : str
         What was seen.
     fix : str

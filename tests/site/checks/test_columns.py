@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import conovel as cn
@@ -85,13 +86,29 @@ def test_a_label_is_found_where_the_flags_repeat_it():
     assert label_finding(X_NULL, X_TEST, novel, list("abc")) is None
 
 
-def test_a_label_among_the_columns_is_in_the_headline():
-    test = X_TEST.copy()
-    test[:15] += 2
+def test_a_column_that_the_flags_repeat_is_in_the_headline():
     result = cn.AdaDetect("logistic").detect(*with_column(np.zeros(300), np.arange(100) < 15))
+    assert [one.kind for one in result.warnings] == ["one_value"]
+    assert "not like today's rows: column 1 is 0 in all known normals" in result.headline
+    assert "add known normals" in result.warnings[0].fix
+    assert "--exclude '1'" in result.warnings[0].fix
+
+
+def test_a_label_among_the_columns_is_in_the_headline():
+    samples = with_column(np.zeros(300), np.arange(100) < 15)
+    frames = (pd.DataFrame(sample, columns=["a", "changepoint", "c", "d"]) for sample in samples)
+    result = cn.AdaDetect("logistic").detect(*frames)
     assert [one.kind for one in result.warnings] == ["label"]
     assert "A label is among the columns" in result.headline
-    assert "--exclude '1'" in result.warnings[0].fix
+    assert result.warnings[0].message.endswith("it looks like a label")
+
+
+def test_few_known_normals_that_are_alike_by_chance_are_no_finding():
+    # As in a hospital with eight healthy men, where ten of 115 patients are women.
+    flags = np.arange(115) < 10
+    null, test = np.zeros((8, 1)), flags.astype(float)[:, np.newaxis]
+    assert label_finding(null, test, flags, ["sex"]) is None
+    assert label_finding(np.zeros((800, 1)), test, flags, ["sex"]).kind == "one_value"
 
 
 @pytest.mark.parametrize("name", ["label", "is_fraud", "Machine_failure", "y", "Attack"])

@@ -23,11 +23,13 @@ _ID_NAME = re.compile(r"(^|[\s_.\-])(id|ids|uid|uuid|guid|key|index|row|rowid|nr
 _CAMEL_ID = re.compile(r"[a-z]I[Dd]$")
 _LABEL_NAME = re.compile(
     r"(^|[\s_.\-])(labels?|target|class|y|truth|outcome|anomal\w*|outliers?|novel\w*|frauds?"
-    r"|attacks?|faults?|failures?|defects?|malicious|intrusion)$",
+    r"|attacks?|faults?|failures?|defects?|malicious|intrusion|abnormal\w*|incidents?"
+    r"|change[\s_.\-]?points?)$",
     re.IGNORECASE,
 )
 _BY_CHANCE = 0.01  # likelier, a column of few values has them all in one sample
 _MOST_MOVED = 0.25  # more novelties than this are seldom
+LIKELY = 1e-3  # with a greater chance, columns are alike in the known normals by accident
 _EXCLUDE = "leave it out with --exclude {name!r}, or drop it before the call"
 
 Matrix = NDArray[np.float64]
@@ -306,6 +308,17 @@ def scale_ratio(null: NDArray[np.float64], test: NDArray[np.float64]) -> float |
     return medians[1] / medians[0]
 
 
+def is_called_label(name: str) -> bool:
+    """Tell whether a column is called a label or the like.
+
+    Examples
+    --------
+    >>> [is_called_label(name) for name in ("is_fraud", "changepoint", "sex", "classic")]
+    [True, True, False, False]
+    """
+    return bool(_LABEL_NAME.search(name))
+
+
 def label_finding(
     null: Matrix,
     test: Matrix,
@@ -317,6 +330,8 @@ def label_finding(
     n_rejected = int(rejected.sum())
     for name, value, differs in _varying(null, test, names, sources) if n_rejected else ():
         both, n_differs = int((differs & rejected).sum()), int(differs.sum())
+        if chance_of_none(len(null), len(test), n_differs) > LIKELY:
+            continue
         # False alarms are among the flagged rows.
         if both * 10 >= 7 * n_rejected and both * 10 >= 9 * n_differs:
             seen = f"{both:,} of the {n_rejected:,} flagged rows are those in which it differs"
@@ -336,7 +351,7 @@ def named_label_findings(
             {"differs": int(differs.sum())},
         )
         for name, value, differs in _varying(null, test, names, sources)
-        if _LABEL_NAME.search(name)
+        if is_called_label(name)
     ]
 
 
@@ -365,5 +380,10 @@ def _varying(
 
 
 def _label(name: str, value: str, seen: str, numbers: dict[str, float]) -> Finding:
-    message = f"{named(name)} is {value} in all known normals, and {seen}: it looks like a label"
-    return Finding("label", message, _EXCLUDE.format(name=name), (name,), numbers=numbers)
+    message = f"{named(name)} is {value} in all known normals, and {seen}"
+    if is_called_label(name):
+        fix, message = _EXCLUDE.format(name=name), f"{message}: it looks like a label"
+        return Finding("label", message, fix, (name,), numbers=numbers)
+    # Values cannot tell a label from a kind of rows that the known normals lack, such as a sex.
+    fix = f"add known normals with its other values, or {_EXCLUDE.format(name=name)}"
+    return Finding("one_value", message, fix, (name,), numbers=numbers)

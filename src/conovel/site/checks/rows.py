@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2, kstest
 
 from conovel.rows.stored import RowSource
-from conovel.rows.tables import count_shared_rows
+from conovel.rows.tables import LARGEST, count_shared_rows
 from conovel.scorers.automatic import normality
 from conovel.scorers.blend import MahalanobisDistance
 from conovel.site.checks.columns import (
@@ -65,6 +65,7 @@ class CheckedRows(NamedTuple):
     # n_null, n_test: numbers of all rows
     n_null: int
     n_test: int
+    clipped: tuple[Finding, ...] = ()  # of all rows, not of these alone
 
     @classmethod
     def of(cls, null: RowSource, test: RowSource) -> CheckedRows:
@@ -74,14 +75,13 @@ class CheckedRows(NamedTuple):
         normals, tests = (
             rows.take(np.arange(0, len(rows), stride_of(len(rows), most))) for rows in (null, test)
         )
-        return cls(
-            normals,
-            tests,
-            features,
-            features if null.encoder is None else null.encoder.source,
-            len(null),
-            len(test),
-        )
+        sources = features if null.encoder is None else null.encoder.source
+        clipped = []
+        for rows, some, which in ((null, normals, "known normals"), (test, tests, "test rows")):
+            parts = rows.chunks() if len(some) < len(rows) else [(0, some)]
+            clipped += clipped_findings(parts, which, sources)
+        numbers = len(null), len(test)
+        return cls(normals, tests, features, sources, *numbers, tuple(clipped))
 
     def entries_of(self, of_tests: NDArray[Any] | None) -> NDArray[Any] | None:
         """Take the entries of the test rows that are looked at, if there are any."""
@@ -96,6 +96,31 @@ class CheckedRows(NamedTuple):
     def test_stride(self) -> int:
         """Every how many test rows are looked at."""
         return stride_of(self.n_test, most_rows(len(self.features)))
+
+
+def clipped_findings(
+    parts: Iterable[tuple[int, NDArray[np.float64]]], which: str, sources: Sequence[str]
+) -> list[Finding]:
+    """Find values that were infinite or beyond single precision, and moved to its bounds."""
+    places: dict[int, list[int]] = {}  # feature -> its first such row, and how many there are
+    for start, rows in parts:
+        if rows.size and rows.min() > -LARGEST and rows.max() < LARGEST:
+            continue
+        clipped = np.abs(rows) >= LARGEST
+        for j in np.flatnonzero(clipped.any(axis=0)).tolist():
+            place = places.setdefault(j, [start + int(np.argmax(clipped[:, j])), 0])
+            place[1] += int(clipped[:, j].sum())
+    return [
+        Finding(
+            "clipped",
+            f"{named(str(sources[j]))} has {counted(n, 'value')} beyond {LARGEST:.3g} in the"
+            f" {which} (first in row {row}), taken as that number",
+            "correct it, or mark it as missing with --na or an empty value",
+            (str(sources[j]),),
+            numbers={"row": row, "n": n},
+        )
+        for j, (row, n) in places.items()
+    ]
 
 
 _MOST_IDS = 5  # ids that a message spells out
@@ -154,6 +179,7 @@ def check_rows(
         moved and _of_sources(moved, checked),
         strange_finding(null[:, rest], checked.n_null),
         _shared_rows(null, test),
+        *checked.clipped,
         _duplicate_ids(ids),
     ]
     seen = [finding for finding in findings if finding is not None]
