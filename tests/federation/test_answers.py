@@ -48,8 +48,8 @@ class Running:
     """A run in a thread of its own."""
 
     def __init__(self, files, limits=None, **more):
-        asked = {"regime": "full", "bits": 4, "call_seconds": 5, "stage_seconds": 60} | more
-        self.fake = FakeNVFlare(make_terms(SITES, **asked), files, limits or ASKS)
+        settings = {"regime": "full", "bits": 4, "call_seconds": 5, "stage_seconds": 60} | more
+        self.fake = FakeNVFlare(make_terms(SITES, **settings), files, limits or ASKS)
         self.file, self.account = files["west"], {}
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -143,7 +143,7 @@ def test_an_answer_counts_once_and_for_its_question_alone(files):
         write_answer(state, run, digest, agrees=True, who=" \n")
     assert running.entries("sent") == []
     write_answer(state, run, digest, agrees=False, who="Ana")
-    with pytest.raises(InputError, match="already|any more"):
+    with pytest.raises(InputError, match=r"already|any more"):
         write_answer(state, running.record, digest, agrees=True, who="Eve")
     assert running.end()["state"] == "failed"
     assert [entry["who"] for entry in running.entries("consent")] == ["Ana"]

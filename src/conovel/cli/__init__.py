@@ -16,6 +16,7 @@ from conovel.cli import (
     agent,
     audit,
     check,
+    desk,
     detect,
     evaluate,
     federation,
@@ -95,6 +96,7 @@ for panel, commands in {
         run.status,
         run.stop,
         audit.audit,
+        desk.desk,
     ),
     RESULTS: (results.report, results.verify, results.inspect),
 }.items():

@@ -136,16 +136,16 @@ def write_answer(
 
     The file appears as a whole, and never replaces another answer.
     """
-    asked_now = question_of(run)
-    if asked_now is None:
+    own = question_of(run)
+    if own is None:
         raise InputError("this run does not wait for an answer any more")
-    if not secrets.compare_digest(asked_now.digest, question):
+    if own.digest != question:
         raise InputError("the answer is about another question: read the terms again")
     name = as_text(who, MAX_WHO).strip()
     if not name:
         raise InputError("write your name: it goes into the audit log with your answer")
     path = answer_file(state, str(run["run_id"]))
-    answer = Answer(asked_now.digest, agrees, name, now())
+    answer = Answer(own.digest, agrees, name, now())
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
