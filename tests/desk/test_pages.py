@@ -3,7 +3,10 @@
 import json
 import re
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -15,6 +18,7 @@ from support.reports import Page
 import conovel as cn
 from conovel.desk import site_view
 from conovel.desk.batches import CalibrationRows, calibration_rows, rows_of_run
+from conovel.desk.guard import Keys
 from conovel.desk.serve import as_address
 from conovel.desk.site_view import SiteView
 from conovel.desk.words import read_terms, terms_in_words
@@ -420,3 +424,23 @@ def test_help_teaches(conovel):
     words = " ".join(conovel("desk", "--help").stdout.split())
     assert "conovel desk site.toml" in words
     assert "ask_seconds = 600" in words
+
+
+def test_the_command_serves_until_it_is_stopped(site):
+    started = "from conovel.cli import main; main()"
+    command = [sys.executable, "-c", started, "desk", str(site.path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
+        try:
+            words = page.stdout.readline().split()
+            assert words[:4] == ["the", "page", "of", "west:"]
+            address, _, token = words[-1].partition("/open/")
+            visitor = Visitor(address, Keys(token))
+            assert visitor.enter().status == 303
+            answer = visitor.get(f"/{visitor.keys.folder}/")
+            assert answer.status == 200
+            assert "server" not in answer.headers
+            page.send_signal(signal.SIGINT)
+            assert page.wait(20) == 0
+            assert token not in page.stdout.read()  # it is printed once
+        finally:
+            page.kill()
