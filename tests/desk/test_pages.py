@@ -124,7 +124,8 @@ def test_a_changed_audit_log_is_found(client, site):
 
 
 def test_verdicts_on_a_run_make_a_batch(client, site, run_id):
-    rows = rows_of_run(SiteView(site.path), SiteView(site.path).run(run_id))
+    view = SiteView(site.path)
+    rows = rows_of_run(view, view.run(run_id), view.result(view.run(run_id)))
     assert len(rows.ids) > 10
     assert all(rows.why[name] for name in rows.ids)
     answers = {"verdict-0": "novel", "verdict-1": "normal", "note-1": "called", "who": "Ana"}

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("conovel.desk")
 _MOST_RUNS = 200  # on a page
+_MOST_JUDGED = 30  # of the latest, in which rows without a verdict are looked for
 _MOST_ENTRIES = 300  # messages of the audit log on a page
 _PAGES = (("", "Today"), ("runs", "Runs"), ("consent", "Consent"), ("left", "What left"),
           ("verdicts", "Verdicts"))  # fmt: skip
@@ -142,12 +143,12 @@ class Pages:
             log=_or_trouble(site.log, troubles) or Log.of(Chain()),
             own=summary and _of_site(summary),
             troubles=troubles,
-            unjudged=[view for view in runs[:20] if self._is_unjudged(view)],
+            unjudged=[view for view in runs[:_MOST_JUDGED] if self._is_unjudged(view)],
         )
 
     def _is_unjudged(self, view: RunView) -> bool:
         try:
-            rows = rows_of_run(self._site, view)
+            rows = rows_of_run(self._site, view, {})
         except ConovelError:
             return False
         return rows is not None and bool(rows.ids) and not rows.n_judged
@@ -178,7 +179,8 @@ class Pages:
         terms = read_terms(view.record)
         words = None if terms is None else terms_in_words(terms, view.operator)
         troubles: list[str] = []
-        rows = _or_trouble(lambda: rows_of_run(site, view), troubles)
+        result = _or_trouble(lambda: site.result(view), troubles) or {}
+        rows = _or_trouble(lambda: rows_of_run(site, view, result), troubles)
         log = _or_trouble(site.log, troubles)
         return self._page(
             "run.html",
@@ -186,8 +188,8 @@ class Pages:
             run=view,
             words=words,
             logged=log and log.run(view.run_id),
-            findings=_findings(_or_trouble(lambda: site.result(view), troubles) or {}),
-            troubles=list(dict.fromkeys(troubles)),
+            findings=_findings(result),
+            troubles=troubles,
             consent=view.record.get("consent"),
             action=f"runs/{view.run_id}",
             **_rows(rows, request),
@@ -268,14 +270,14 @@ class Pages:
         site = self._site
         summary = summary_of(site)
         names = {batch["name"] for batch in summary["batches"]}
-        unjudged = [v for v in site.runs() if v.run_id not in names and self._is_unjudged(v)]
+        others = [view for view in site.runs()[:_MOST_JUDGED] if view.run_id not in names]
         return self._page(
             "verdicts.html",
             "verdicts",
             summary=summary,
             plot=share_plot(summary),
             over=[one for one in summary["agents"] if _is_over(one)],
-            unjudged=unjudged[:_MOST_RUNS],
+            unjudged=[view for view in others if self._is_unjudged(view)],
             calibration=calibration_rows(site),
             path=str(site.verdicts_path),
         )

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from conovel.desk.site_view import MOST_BYTES, RunView, SiteView, TooLargeError
+from conovel.desk.site_view import MOST_BYTES, RunView, SiteView, TooLargeError, bounded
 from conovel.errors import ConovelError, InputError, SpentRowsError
 from conovel.report.flagged import read_flagged
 from conovel.report.view import Checked
@@ -23,7 +22,7 @@ from conovel.runs.judged import enough_rows
 from conovel.runs.spent_rows import row_digests, spent_mask
 from conovel.runs.verdict_file import MAX_TEXT, WORDS, Content, Verdict, VerdictBatch
 from conovel.runs.verdict_rows import recorded, require_columns, spent_by
-from conovel.runs.verdict_tables import add_judged, read_decisions
+from conovel.runs.verdict_tables import add_judged, flagged_ids
 from conovel.runs.verdicts import Verdicts
 from conovel.stats.words import briefly
 
@@ -109,8 +108,11 @@ def rows_of_batch(site: SiteView, number: int) -> Rows:
     return Rows(batch.name, batch, batch.ids, _values(batch), _held(content, number))
 
 
-def rows_of_run(site: SiteView, view: RunView) -> Rows | None:
-    """Return the rows that a run flagged here; None if it was not published."""
+def rows_of_run(site: SiteView, view: RunView, result: Mapping[str, Any]) -> Rows | None:
+    """Return the rows that a run flagged here; None if it was not published.
+
+    `result` is where the reasons are; it may be empty.
+    """
     path = view.decisions
     if path is None:
         return None
@@ -118,9 +120,8 @@ def rows_of_run(site: SiteView, view: RunView) -> Rows | None:
         raise TooLargeError(
             "The decisions are too large for a page: judge them with conovel verdicts add."
         )
-    ids = site.kept.get("decisions", (path,), lambda: _flagged_ids(path))
-    content = content_of(site)
-    why = _reasons(site.result(view))
+    ids = site.kept.get("decisions", (path,), lambda: flagged_ids(path))
+    content, why = content_of(site), _reasons(result)
     for number, batch in enumerate(content.batches, 1):
         if batch.name == view.run_id:
             return Rows(batch.name, batch, ids, why, _held(content, number))
@@ -139,10 +140,10 @@ def save_batch(site: SiteView, number: int, form: Mapping[str, str]) -> int:
 
 def save_run(site: SiteView, view: RunView, form: Mapping[str, str]) -> int:
     """Add the verdicts of a form on the rows of a run; return how many."""
-    rows = rows_of_run(site, view)
+    rows = rows_of_run(site, view, {})
     if rows is None or view.decisions is None or not (records := rows.new_verdicts(form)):
         return 0
-    site.result(view)  # refuses one that is too large
+    bounded(view.decisions.with_name("run.json"))  # its level is read there
     return add_judged(view.decisions, records, site.verdicts_path, who=_who(form)).n_verdicts
 
 
@@ -152,10 +153,6 @@ def _who(form: Mapping[str, str]) -> str | None:
 
 def _held(content: Content, number: int) -> dict[str, Verdict]:
     return {name: one for (batch, name), one in content.verdicts.items() if batch == number}
-
-
-def _flagged_ids(path: Path) -> list[str]:
-    return [name for one in read_decisions(path) for name in one.ids]
 
 
 def _values(batch: VerdictBatch) -> dict[str, str]:

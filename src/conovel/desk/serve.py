@@ -44,8 +44,7 @@ def as_address(text: str) -> tuple[str, str]:
         return str(address), ""
     return str(address), (
         f"other machines can reach {address}, and the page has no encryption: who sees the traffic"
-        " sees flagged rows and can agree to runs. Leave --address out and use ssh -L, or put a"
-        " proxy with TLS before 127.0.0.1"
+        " sees flagged rows and can agree to runs. Leave --address out and use ssh -L"
     )
 
 

@@ -34,7 +34,7 @@ from conovel.spec.records import read_json
 
 T = TypeVar("T")
 MOST_BYTES = 64 * 2**20  # of a report, or of the result of a run
-MOST_LOG = 128 * 2**20  # of the audit log
+MOST_LOG = 32 * 2**20  # of the audit log
 _KEPT = 64  # results that stay in memory
 
 
@@ -223,11 +223,8 @@ class SiteView:
         if not path.is_file():
             return {}
 
-        def read() -> dict[str, Any]:
-            content = read_json(bounded(path), str(path), MOST_BYTES)
-            return content if isinstance(content, dict) else {}
-
-        return self.kept.get("result", (path,), read)
+        content = read_json(bounded(path), str(path), MOST_BYTES)  # too large to be kept
+        return content if isinstance(content, dict) else {}
 
     def log(self) -> Log:
         """Read the audit log, and check its chain."""

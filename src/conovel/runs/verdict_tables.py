@@ -83,9 +83,9 @@ def add_judged(
     return Added(book.add(records, who=who), file, names)
 
 
-def read_decisions(flagged: Path) -> list[Decisions]:
-    """Read which rows a file of decisions flagged, by agent."""
-    return _decisions(flagged, _about(flagged), None)
+def flagged_ids(flagged: Path) -> list[str]:
+    """Read which rows a table of decisions flagged."""
+    return [name for one in _decisions(flagged, {}, None) for name in one.ids]
 
 
 def read_verdicts(path: Path) -> list[dict[str, str]]:
