@@ -4,12 +4,14 @@ Needs Chromium and the extra ``dev``. The one site is scikit-learn's breast canc
 tumours are the known normals, and malignant ones hide among the rows to test. The network is
 the paper's Gaussian design. The analyst's part is of the milling machines of the AI4I
 2020 data (UCI, CC BY 4.0), if their file is given: at one site, and each type of machine a site of
-a federation on this machine, with a process and a certificate for every party.
+a federation on this machine, with a process and a certificate for every party. The page of a site
+is that of such a federation, while a run waits for a person.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -108,6 +110,45 @@ def federated(rows: dict[str, tuple[pd.DataFrame, pd.DataFrame]], folder: Path) 
     return next((folder / "type-L" / "results").glob("*/report.html"))
 
 
+def desk(browser: Browser, folder: Path) -> None:
+    """Run a federation twice, and photograph the page of a site while a third run waits."""
+    drawn = gaussian_design(1.0, 0, n_null=1500, n_test=300)
+    rows = {
+        name: tuple(
+            {f"x{j}": part[:, j] for j in range(part.shape[1])} for part in (r.X_null, r.X_test)
+        )
+        for name, r in zip(("north", "south", "west"), drawn, strict=True)
+    }
+    federation = Loopback(folder, rows, consent='regimes = ["full"]')
+    operator = str(federation.settings(OPERATOR))
+    order = ["run", "--federation", operator, "--regime", "full", "--liars", "0"]
+    page = None
+    try:
+        federation.bring_up()
+        for _ in range(2):
+            federation.run(*order)
+        federation.wait_for_reports()
+        path = federation.settings("north")
+        path.write_text(path.read_text() + "ask_seconds = 600\n")
+        started = [sys.executable, "-c", "from conovel.cli import main; main()"]
+        waits = subprocess.Popen([*started, *order], stdout=subprocess.DEVNULL)
+        command = [*started, "desk", str(path), "--port", "0"]
+        page = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        address = page.stdout.readline().split()[-1]
+        opened = browser.new_page(viewport={"width": 1180, "height": 900})
+        opened.goto(address)
+        while "waits for your consent" not in opened.content():
+            opened.wait_for_timeout(500)
+            opened.reload()
+        opened.screenshot(path=FOLDER / "desk.png")
+        opened.close()
+        waits.terminate()
+    finally:
+        if page is not None:
+            page.terminate()
+        federation.stop()
+
+
 def photograph(
     browser: Browser,
     page: Path,
@@ -149,6 +190,7 @@ def main() -> None:
         photograph(browser, together, "report-list", 1180, 640, "light", "Choose a list")
         photograph(browser, together, "report-decision", 1180, 1120, "light", "How it was decided")
         photograph(browser, together, "report-counts", 1180, 1080, "dark", "The counts")
+        desk(browser, Path(folder) / "desk")
         photograph(browser, site, "report-phone", 390, 844, "light")
         photograph(browser, site, "report-phone-dark", 390, 844, "dark", "How it was decided")
         if len(sys.argv) > 1:

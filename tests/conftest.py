@@ -35,7 +35,12 @@ LONGEST = (
 
 
 # The tests on the real federation: one worker has all of them, so there is one federation.
-ON_FEDERATION = ("test_equality.py", "test_liars.py", "test_real_faults.py")
+ON_FEDERATION = (
+    "test_asked_sites.py",
+    "test_equality.py",
+    "test_liars.py",
+    "test_real_faults.py",
+)
 
 
 def group_of(nodeid):

@@ -57,6 +57,7 @@ RUN = {
         "30 rows of 50 judged rows",
         "known novelties: novel.csv",
     ],
+    "how-to/desk.md": [],
     "how-to/verdicts.md": [
         "rows were judged novel",
         "1000 known normals spent, 500 left",

@@ -29,6 +29,7 @@ PROOFS = GENERATED / "proofs.md"
 RULES = {
     "cli": "commands: read arguments, call the rest, print",
     "demo": "the run of make demo",
+    "desk": "the page of a site in a browser",
     "report": "one HTML page about a run",
     "experiments": "the paper's experiments and their tables",
     "runs": "the steps of a run: one site, a network, repeats, ledgers, kept detectors",

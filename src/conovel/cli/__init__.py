@@ -18,6 +18,7 @@ from conovel.cli import (
     audit,
     check,
     clean,
+    desk,
     detect,
     evaluate,
     federation,
@@ -135,6 +136,7 @@ for panel, commands in {
         run.status,
         run.stop,
         audit.audit,
+        desk.desk,
     ),
     RESULTS: (results.report, results.verify, repeat.repeat, results.inspect),
 }.items():

@@ -55,6 +55,8 @@ def agent(
     file = read_site(settings)
     for path in (file.null, file.test):
         open_files(path, file.reading)  # a wrong path is an error now, not in the middle of a run
+    if file.limits.ask_seconds:
+        _print_line(f"each run waits for a person's consent: conovel desk {settings}")
     code = serve_site(
         file,
         _print_line,

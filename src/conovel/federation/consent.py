@@ -83,6 +83,9 @@ class Limits:
     # The sum of ε over all runs with models of the data set. With a bound, no model leaves
     # without differential privacy.
     max_epsilon: _Number = NO_BOUND
+    # A person at the site agrees to each run within so many seconds (`conovel desk`); 0: nobody is
+    # asked.
+    ask_seconds: Annotated[float, Meta(ge=0)] = 0.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__

@@ -47,6 +47,7 @@ class _SiteTable:
     name: str
     kit: str
     results: str = "results"
+    verdicts: str = "site.verdicts"
     keep_runs: Positive = KEEP_RUNS
 
 
@@ -148,6 +149,7 @@ class SiteFile:
     known: Path | None = None  # known novelties, where the site has any
     kind_column: str | None = None  # as in ``conovel detect``
     data_set: str = ""  # the name of its rows in the ε ledger: no row is in two data sets
+    verdicts: Path | None = None  # the file of verdicts, for `conovel desk`
 
     @property
     def state(self) -> Path:
@@ -202,6 +204,7 @@ def read_site(path: Path) -> SiteFile:
             name=as_name(site.name),
             kit=folder / site.kit,
             results=folder / site.results,
+            verdicts=folder / site.verdicts,
             null=folder / data.null,
             test=folder / data.test,
             known=None if data.known is None else folder / data.known,

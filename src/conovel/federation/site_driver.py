@@ -26,6 +26,7 @@ from conovel.errors import (
     SiteFailedError,
     SiteVanishedError,
 )
+from conovel.federation.answers import Question, ask_person
 from conovel.federation.consent import (
     Limits,
     Objection,
@@ -56,6 +57,7 @@ from conovel.spec.version import __version__
 from conovel.stats.words import counted
 
 MOST_RECEIVED = 10_000  # messages of one run that are written down one by one
+ANSWER_SECONDS = 0.3  # between two looks for the answer of a person
 
 
 class SiteDriver:
@@ -87,6 +89,7 @@ class SiteDriver:
         self._n_received = self._n_models = 0
         self._n_here = len(terms.agents)
         self._settled = False
+        self._question: Question | None = None
         self._ready_since: float | None = None
         self._worker = WorkerThread(f"conovel {name}")
         self._alarm = threading.Timer(terms.run_seconds, self._expire)
@@ -163,8 +166,30 @@ class SiteDriver:
         # The run can be repeated at the site with this seed.
         self.record.note(seed=self._site.spec.seed)
         reason = self._objection_to_models(len(self.terms.agents))
-        if not reason[0]:
-            reason = self._admission()
+        if reason[0]:
+            return self._refuse(*reason)
+        if seconds := self.limits.ask_seconds:
+            self._question = ask_person(self.record, seconds, self.terms.stage_seconds)
+            return self._hear_person()
+        return self._enter()
+
+    def _hear_person(self) -> Outbox:
+        """Go on once a person has agreed; look again in a moment while nobody has answered."""
+        if self._question is None or self._agent.error is not None or not self.record.is_open:
+            return []
+        objection = self._question.heard(self._files.file.state, self.record)
+        if objection is None:  # this thread is free meanwhile, for a message that ends the run
+            again = threading.Timer(
+                ANSWER_SECONDS, self._worker.do, (self._step, self._hear_person)
+            )
+            again.daemon = True
+            again.start()
+            return []
+        return self._refuse(objection) if objection else self._enter()
+
+    def _enter(self) -> Outbox:
+        """Send a hello, unless the site has revealed too much already."""
+        reason = self._admission()
         if reason[0]:
             return self._refuse(*reason)
         if self._listing is not None and (objection := self._listing.objection()):

@@ -50,8 +50,20 @@ def add_from_files(
     who: str | None = None,
 ) -> Added:
     """Add the verdicts of a CSV on the flagged rows of a file of decisions."""
+    return add_judged(flagged, read_verdicts(judged), file, agent=agent, level=level, who=who)
+
+
+def add_judged(
+    flagged: Path,
+    records: list[dict[str, str]],
+    file: Path | None,
+    *,
+    agent: str | None = None,
+    level: str | None = None,
+    who: str | None = None,
+) -> Added:
+    """Add verdicts on the flagged rows of a file of decisions; :func:`read_verdicts` has them."""
     about = _about(flagged)
-    records = read_verdicts(judged)
     if file is None:
         part = about.get("verdicts")
         file = Path(str(part["file"])) if isinstance(part, dict) and "file" in part else _DEFAULT
@@ -69,6 +81,11 @@ def add_from_files(
         record["batch"], record["agent"] = batches[name]
     names = tuple(dict.fromkeys(batch for batch, _ in batches.values()))
     return Added(book.add(records, who=who), file, names)
+
+
+def flagged_ids(flagged: Path) -> list[str]:
+    """Read which rows a table of decisions flagged."""
+    return [name for one in _decisions(flagged, {}, None) for name in one.ids]
 
 
 def read_verdicts(path: Path) -> list[dict[str, str]]:

@@ -1,0 +1,46 @@
+"""One site with runs and verdicts for the pages; tests that write take a copy of it."""
+
+import shutil
+
+import pytest
+
+pytest.importorskip("nvflare")  # the records of runs are of a federation
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from support.desk import judge_batches, run_once, write_sites
+from support.reports import CHROMIUM
+
+from conovel.federation.settings import read_site
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Run twice, and judge three batches of one site."""
+    files = write_sites(tmp_path_factory.mktemp("desk"))
+    runs = [run_once(files), run_once(files)]
+    judge_batches(files["west"])
+    return files["west"].path.parent, runs
+
+
+@pytest.fixture
+def site(made, tmp_path):
+    """Give a copy of the site."""
+    shutil.copytree(made[0], tmp_path / "west")
+    return read_site(tmp_path / "west" / "site.toml")
+
+
+@pytest.fixture
+def run_id(made):
+    return made[1][-1]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM)
+        yield chromium
+        chromium.close()
