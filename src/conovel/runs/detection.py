@@ -94,6 +94,8 @@ class Detection(SiteResult):
     @property
     def resolution(self) -> Resolution:
         """How few rows could have been rejected together with this calibration size."""
+        if self.strata is not None:
+            return self.strata.resolution(self.level)
         if self.conditional is not None:
             return self.conditional.resolution(self.ranks.size, self.level)
         numbers = self.n_calibration, self.ranks.size, self.level
@@ -108,6 +110,8 @@ class Detection(SiteResult):
             summary["ledger"] = self.ledger.summary()
         if "verdicts" in self.parts:
             summary["verdicts"] = asdict(self.parts["verdicts"])
+        if self.strata is not None:
+            summary["strata"] = self.strata.to_dict(self.strata.n_rejected(self.rejected))
         if "ties" in self.parts:
             summary["ties"] = self.parts["ties"]
         if self.conditional is not None:
@@ -139,6 +143,8 @@ class Detection(SiteResult):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
         columns = super().columns()
+        if self.strata is not None:
+            return columns  # cells decide, not adjusted p-values
         del columns["tested"]  # every row is
         if self.repeated is not None or self.ledger is not None:
             return columns  # adjusted p-values are about one run, and the batch by itself

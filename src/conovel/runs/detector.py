@@ -22,6 +22,7 @@ from conovel.errors import ColumnError, InputError
 from conovel.rows.pairs import without_kinds
 from conovel.rows.samples import Table, raw_numbers, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
+from conovel.rows.strata import StrataLike, as_strata
 from conovel.rows.tables import Rows
 from conovel.runs.certificates import as_certain
 from conovel.runs.detection import Detection
@@ -32,6 +33,7 @@ from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, content_digest, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
+from conovel.runs.strata import refuse_with_strata
 from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
@@ -98,6 +100,11 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         values of both samples. A schema that was made from one of them alone is refused.
     confidence : float, str, Fraction or None
         Flag the longest list of which at most `level` is false with this probability.
+    strata : str, int, list of these, or None
+        A column, or several, within whose values rows are compared: a branch, a machine type, a
+        month. Known normals and normal tests need be exchangeable within each stratum only, so
+        that the shares of strata may have changed. Tests of a stratum without known normals are
+        not tested.
     ties : {"against", "random"}
         Whether calibration rows with the score of a test row count against it, or equal scores are
         ordered at random, by a seed of its own. Random finds more where many scores are equal, and
@@ -155,6 +162,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         schema: SchemaLike = None,
         confidence: Level | None = None,
         ties: str = "against",
+        strata: StrataLike = None,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -166,6 +174,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
         self.confidence = confidence
         self.ties = ties
+        self.strata = strata
 
     def detect(
         self,
@@ -216,6 +225,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
         note = silent if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
+        if settings.strata:
+            refuse_with_strata(ledger=ledger is not None, verdicts=verdicts is not None)
         judged = None
         if verdicts is not None:
             judged = plan_judged(verdicts, X_null, X_test, self.schema, settings, name)
@@ -273,6 +284,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         train_fraction = None if share is None else as_train_fraction(share)
         split_seed, scorer_seed = detector_seeds(seed)
         candidates = tuple(as_candidates(self.scorer, scorer_seed))
+        strata = as_strata(self.strata)
+        if strata:
+            refuse_with_strata(pi0=pi0 is not None, ties=drawn, train_fraction=train_fraction == 0)
         return OneSiteSettings(
             scorer=self.scorer,
             candidates=candidates,
@@ -285,6 +299,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             repeats=repeats,
             confidence=sure if sure is None else as_certain(sure, repeats, pi0),
             lots=ties_seed(seed) if drawn else None,
+            strata=strata,
         )
 
     def keep(
@@ -324,8 +339,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Called with the name of each stage as it begins.
         """
         tell = as_callback(on_stage, "on_stage")
-        samples = X_null, X_unlabelled, X_known
-        about = self.settings(), *samples, self.schema, tell
+        samples, settings = (X_null, X_unlabelled, X_known), self.settings()
+        if settings.strata:
+            refuse_with_strata(keep=True)
+        about = settings, *samples, self.schema, tell
         return keep(*about, explain=explain, confidence=confidence)
 
     def fit(

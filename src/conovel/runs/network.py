@@ -9,6 +9,7 @@ from typing import Literal
 from conovel.errors import InputError
 from conovel.protocol.certificates import refuse_uncovered
 from conovel.rows.schemas import SchemaLike, as_whole_schema
+from conovel.rows.strata import StrataLike, as_strata
 from conovel.runs.agents import Agent, as_agents, name_models, open_sites, read_agents
 from conovel.runs.certificates import as_certain, flag_run_certified
 from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_ledger
@@ -106,6 +107,10 @@ class Network(Shown):
     confidence : float, str, Fraction or None
         Flag the longest list over all agents of which at most `level` is false with this
         probability, in the regimes `together` and `joint`. None promises `level` on average.
+    strata : str, int, list of these, or None
+        A column, or several, within whose values each agent compares its rows; see
+        :class:`conovel.AdaDetect`. In the regimes `together` and `joint`. Each agent tells how
+        many rows it has in each stratum, not which.
     ties : {"against"}
         Agents count ties against a row; "random", which one site has, is refused.
 
@@ -148,6 +153,7 @@ class Network(Shown):
         masks: bool = False,
         confidence: Level | None = None,
         ties: str = "against",
+        strata: StrataLike = None,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -170,6 +176,7 @@ class Network(Shown):
         self.masks = masks
         self.confidence = confidence
         self.ties = ties
+        self.strata = strata
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -194,6 +201,7 @@ class Network(Shown):
             schema=None if self.schema is None else as_whole_schema(self.schema),
             privacy=self.privacy,
             masks=self.masks,
+            strata=as_strata(self.strata),
             names_models=name_models(self.agents, self.scorer),
         )
 

@@ -63,6 +63,9 @@ def _ranked_files(site: Site) -> tuple[Ranked, FileSource, Store]:
 
 def _rejected(site: Site, part: RankedPart, limit: int) -> NDArray[np.bool_]:
     """Tell which tested rows of a part are rejected."""
+    if site.scale is not None:
+        codes = site.strata_rows.of_part(part, site.tested)
+        return site.scale.rejected(codes, site.scale.cells(codes, part.scores))
     if site.cells_of is None:
         return within_limit(part.ranks, limit)
     return reaches(site.cells_of(part.scores), limit)

@@ -30,6 +30,8 @@ KINDS: Mapping[str, str | None] = {
     "known_among_normals": None,
     "known_among_tests": None,
     "spent": None,
+    "untested_strata": None,
+    "thin_strata": None,
 }
 
 
@@ -42,7 +44,7 @@ class Finding:
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
         "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals",
-        "known_among_tests" and "spent".
+        "known_among_tests", "spent", "untested_strata" and "thin_strata".
     message : str
         What was seen.
     fix : str
