@@ -243,8 +243,8 @@ def test_the_names_of_too_many_agents_are_refused():
 
 def test_a_later_version_is_told_apart_from_noise():
     data = encode(Message(bytes(16), "a", "b", 0, Model(b"")))
-    with pytest.raises(VersionMismatchError, match="version 6") as caught:
-        decode(data[:4] + b"\x06" + data[5:] + b"whatever follows", "south")
+    with pytest.raises(VersionMismatchError, match="version 7") as caught:
+        decode(data[:4] + b"\x07" + data[5:] + b"whatever follows", "south")
     assert caught.value.culprit == "south"
 
 
