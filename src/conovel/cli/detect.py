@@ -76,6 +76,9 @@ if TYPE_CHECKING:
     ties="against: calibration rows with the score of a test row count against it. random: equal"
     " scores are ordered at random, which finds more where many are equal; equal rows may then get"
     " different answers. For rows in memory only.",
+    strata="Columns, with commas, within whose values rows are compared: a branch, a month. The"
+    " shares of these may then differ between known normals and tests. Rows of a stratum"
+    " without known normals are not tested.",
     memory="Read the files in pieces and use at most this much memory, such as 1GB; large files"
     " are always read in pieces. The results are the same, and an interrupted run can be"
     " continued.",
@@ -114,6 +117,7 @@ def detect(
     max_train_rows: int = 100_000,
     repeats: int = 1,
     ties: str = "against",
+    strata: str | None = None,
     memory: str | None = None,
     engine: str = "local",
     scheduler: str | None = None,
@@ -163,8 +167,7 @@ def detect(
         _refuse_pieces(memory, engine)
         files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
-        if confidence is not None:
-            raise InputError("--confidence is about one list: leave --detector and --ledger out")
+        _refuse_one_batch(confidence, strata)
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
     if detector is not None:
@@ -182,6 +185,7 @@ def detect(
                 options.agreed_schema(),
                 confidence,
                 ties,
+                split_names(strata) if strata else None,
             ],
             files,
             memory,
@@ -208,6 +212,15 @@ def detect(
     else:
         print_summary(result, files, read_as, why)
         print_certificate(result, certificate)
+
+
+def _refuse_one_batch(confidence: str | None, strata: str | None) -> None:
+    if confidence is not None:
+        raise InputError("--confidence is about one list: leave --detector and --ledger out")
+    if strata is not None:
+        raise InputError(
+            "--strata compares one batch with known normals: leave --detector and --ledger out"
+        )
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
@@ -397,6 +410,23 @@ def write_decisions(
     write_table(files.out, columns)
 
 
+_STRATA = 12  # that are printed
+
+
+def _by_stratum(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the name, the tests and the flagged rows of each stratum, the first ones of many."""
+    strata = [one for one in summary.get("strata", {}).get("strata", ()) if one["n_test"]]
+    rows = [
+        (
+            one["stratum"],
+            f"{counted(one['n_test'], 'row')}" + ("" if one["tested"] else ", not tested"),
+            f"{one['n_rejected']:,}",
+        )
+        for one in strata[:_STRATA]
+    ]
+    return rows
+
+
 def print_summary(
     result: Detection | FileDetection,
     files: DetectFiles,
@@ -420,6 +450,8 @@ def print_summary(
     table.add_row("rows flagged", styled((f"{result.n_rejected:,}", "bold")))
     for pattern in why.patterns()[:_PATTERNS] if why else ():
         table.add_row("", f"{counted(len(pattern.members), 'row')}: {pattern.text}")
+    for name, tested, flagged in _by_stratum(summary):
+        table.add_row("", f"{name}: {flagged} of {tested}")
     table.add_row("level", f"{float(result.level):g}")
     table.add_row("scorer", result.scorer)
     if isinstance(result, SiteResult) and result.repeated is not None:

@@ -126,6 +126,7 @@ class SiteFiles:
         decisions = folder / "decisions.parquet"
         if site.store is not None:
             n_flagged = agent.n_rejected
+            site.cut(agent.limit, agent.floors)
             reasons = explain_files(site, agent.limit, _MOST_EXPLAINED)
             written = DecisionFile(site, agent.limit, agent.outcome.conforming)
             written.write(decisions, reasons)
@@ -256,5 +257,6 @@ def _plain(result: SiteResult) -> dict[str, Any]:
         ],
         "tested": result.tested.tolist(),
         **result.cells_as_plain(),
+        **result.strata_as_plain(),
         "rejected": result.rejected.tolist(),
     }

@@ -79,7 +79,7 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     ['n_train']
     """
     kind = kind_of(run)
-    patterns = NOT_CHECKED[kind].split()
+    patterns = NOT_CHECKED[kind].split() + _of_strata(run)
     if kind == "network" and "runs" in run:  # what is not checked of any of them
         patterns += {f"runs.*.{path}" for one in run["runs"] for path in not_checked(one)}
     if kind == "detect" and "repeats" in run:
@@ -102,6 +102,14 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += _COMMITTED_TO_COORDINATOR
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
     return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
+
+
+def _of_strata(run: Mapping[str, Any]) -> list[str]:
+    """Name what strata add: of one site, cells decide and are not in the result."""
+    if "strata" in run:
+        return ["certificate", "fewest_rejections_possible", "strata.strata"]
+    spec = run.get("transcript", {}).get("spec") or {}
+    return ["decisions.*.strata", "transcript.agents.*.strata"] if spec.get("strata") else []
 
 
 def kind_of(run: Mapping[str, Any]) -> str:

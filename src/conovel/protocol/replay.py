@@ -32,6 +32,7 @@ from conovel.protocol.recompute import (
     repeated_findings,
     repeated_site_findings,
 )
+from conovel.protocol.recompute_strata import strata_findings
 from conovel.protocol.replay_messages import (
     AgentReplay,
     invited_to,
@@ -86,7 +87,10 @@ def verify(run: Mapping[str, Any]) -> list[str]:
 
 def _findings(run: Mapping[str, Any]) -> Iterator[str]:
     if kind_of(run) == "detect":
-        yield from repeated_site_findings(run) if "repeats" in run else one_site_findings(run)
+        if "strata" in run:
+            yield from strata_findings(run)
+        else:
+            yield from repeated_site_findings(run) if "repeats" in run else one_site_findings(run)
     elif "runs" in run:
         yield from repeated_findings(run, verify)
     elif "transcript" not in run:

@@ -162,6 +162,11 @@ def _read(path: Path, limit: int) -> tuple[Mapping[str, Counts], Masks]:
 
 def certificate_of_files(result: FileDetection, confidence: Level = CONFIDENCE) -> Certificate:
     """Return the certificate of rows in files; ranks are read where rows are asked for."""
+    if result.strata is not None:
+        raise InputError(
+            "there is no certificate with strata where files are read in pieces: read the rows and"
+            " call AdaDetect(strata=...).detect(X_null, X_test)"
+        )
     flagged = result.histogram.smallest(np.arange(1, result.n_rejected + 1)) - 1
     rows = partial(_read, result.out, result.limit)
     return _of_one(result.histogram, confidence, result.level, rows, flagged)

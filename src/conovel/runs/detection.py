@@ -64,7 +64,7 @@ class Detection(SiteResult):
     @cached_property
     def histogram(self) -> RankHistogram:
         """How often each rank occurs."""
-        return RankHistogram(self.ranks, self.n_calibration)
+        return RankHistogram(self.ranks[self.tested], self.n_calibration)
 
     @property
     def level(self) -> Fraction:
@@ -112,6 +112,7 @@ class Detection(SiteResult):
             summary["verdicts"] = asdict(self.parts["verdicts"])
         if self.strata is not None:
             summary["strata"] = self.strata.to_dict(self.strata.n_rejected(self.rejected))
+            del summary["largest_rejected_rank"]  # cells decide
         if "ties" in self.parts:
             summary["ties"] = self.parts["ties"]
         if self.conditional is not None:
@@ -119,7 +120,7 @@ class Detection(SiteResult):
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
-            del summary[of_one_run]
+            summary.pop(of_one_run, None)
         return summary | {
             "level": str(self.level),
             "repeats": {

@@ -214,6 +214,12 @@ class SiteResult(Shown):
             return {"cells": self.cells.tolist(), "floor": self.floor}
         return {"cells": self.cells.tolist(), **self.roaming.to_plain()}
 
+    def strata_as_plain(self) -> dict[str, Any]:
+        """Give the strata as JSON types; nothing where there are none."""
+        if self.strata is None:
+            return {}
+        return {"strata": self.strata.to_dict(self.strata.n_rejected(self.rejected))}
+
     def to_frame(self) -> Any:
         """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
         return give_back(self.test_rows, self.columns())
@@ -318,8 +324,7 @@ def decide(
     says from which cell of distances on rows do not conform to each agent's normals. With strata,
     `floors` are those of each of them.
     """
-    if site.scale is not None and floors:
-        site.scale = replace(site.scale, floors=floors, cuts=(limit,) * len(floors))
+    site.cut(limit, floors)
     ranks, cells = site.test_ranks, site.cells
     parts: dict[str, Any] = {}
     rejected = within_limit(ranks, limit) if cells is None else reaches(cells, limit)

@@ -401,6 +401,11 @@ class Site:
         """How many calibration rows are behind the ranks."""
         return self.calibration_scores.size
 
+    def cut(self, limit: int, floors: tuple[int, ...]) -> None:
+        """With strata, note where rows of each of them take part, and are rejected."""
+        if self.scale is not None and floors:
+            self.scale = replace(self.scale, floors=floors, cuts=(limit,) * len(floors))
+
     @property
     def cells(self) -> NDArray[np.int64] | None:
         """The cell of each test row on the common scale, where cells decide."""
