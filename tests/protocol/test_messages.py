@@ -132,11 +132,11 @@ def test_there_is_a_body_for_every_kind():
 def test_the_bytes_of_a_count():
     data = encode(Message(bytes(range(16)), "north", "coordinator", 3, Count(258)))
     assert data == (
-        b"CNVL\x05\x09"
+        b"CNVL\x06\x09"
         + bytes(range(16))
         + b"\x03\0\0\0"
         + b"\x1a\0\0\0"
-        + bytes.fromhex("6e6589d9")
+        + bytes.fromhex("7961dc63")
         + b"\x05north\x0bcoordinator"
         + b"\x02\x01\0\0\0\0\0\0"
     )
@@ -194,7 +194,7 @@ def test_a_part_of_a_message_is_refused(message, data):
 
 
 def message_of(payload, kind=Kind.COUNT, round_=1):
-    header = HEADER.pack(b"CNVL", 5, kind, bytes(16), round_, 0, 0)
+    header = HEADER.pack(b"CNVL", 6, kind, bytes(16), round_, 0, 0)
     return sealed(header + b"\x01a\x01b" + payload)
 
 

@@ -95,11 +95,11 @@ class SiteLearner:
         """
         block, model = site.own_block, TogetherScore(self.learner, self.rows.centre, self._own)
         site.explain_by(model, block.null_train)
-        site.rank_by(model)
-        if site.strata is not None:  # a score that all learnt is shifted between strata
+        if self._party.spec.strata:  # a score that all learnt is shifted between strata
+            site.rank_by(model)
             of_strata: CellHistogram = site.count_cells()
             return of_strata
-        ranked = site.ranked
+        site.ranked = ranked = block.rank(model)
         edges, least = self.learner.edges, site.least_rows(block.training)
         assert edges is not None  # noqa: S101  (the score is learnt)
         if least > 1:  # no cell of the counts that decide holds fewer of the site's rows
