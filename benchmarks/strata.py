@@ -23,7 +23,7 @@ import conovel as cn
 
 LEVEL, SHARE_NOVEL = 0.1, 0.1
 NORMAL, CHANGED = (0.7, 0.2, 0.1), (0.2, 0.3, 0.5)
-SIZES = {1: (6000, 600), 3: (2000, 300), 9: (1500, 200)}  # known normals and tests of an agent
+SIZES = {1: (6000, 600), 3: (4000, 300), 9: (3000, 200)}  # known normals and tests of an agent
 _CENTRES = np.array([[0.0, 0, 0, 0], [4, 0, 0, 0], [0, 4, 2, 0]])
 _SPREADS = np.array([1.0, 1.0, 1.8])
 _SHIFT = 3.5 * np.array([0, 0, 0.6, 0.8])  # of novelties, in spreads of their stratum

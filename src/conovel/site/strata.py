@@ -148,8 +148,9 @@ class SiteStrata:
             if some:
                 n = sum(sizes[s].n_test for s in some)
                 names = listed([labels[s] for s in some], 8)
+                word = "1 stratum" if len(some) == 1 else f"{len(some)} strata"
                 message = (
-                    f"{counted(n, 'row')} in {len(some)} strata of {self._named()} are not tested:"
+                    f"{counted(n, 'row')} in {word} of {self._named()} are not tested:"
                     f" {why} ({names})"
                 )
                 found.append(Finding(code, message, fix, numbers={"n_rows": n, "n": len(some)}))

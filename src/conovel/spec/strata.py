@@ -20,6 +20,8 @@ from conovel.spec.training import MAX_TRAIN_ROWS, Numbers, needed_calibration
 # A stratum trains on at most so many times the rows of the stratum that has fewest for its share
 # of the mixture (docs/results/strata.md).
 _MOST_UNEVEN = 2
+# The stratum with fewest known normals for its tests decides w: half of them calibrate.
+_MOST_TRAIN = Fraction(1, 2)
 
 
 class StratumPlan(NamedTuple):
@@ -78,6 +80,8 @@ def plan_strata(
     300 300 0
     0 0 -1
     """
+    if not is_fixed:
+        share = min(share, _MOST_TRAIN)
     kept = [n - min(int(share * n), max(n - 1, 0)) if m else 0 for n, m in sizes]
     blocks = [Planned(m, k) for (_, m), k in zip(sizes, kept, strict=True)]
     groups = (
