@@ -209,7 +209,7 @@ def message_of(payload, kind=Kind.COUNT, round_=1):
         (message_of(bytes(9)), "goes on"),
         (message_of(bytes(7)), "too early"),
         (message_of(b"", round_=0), "too early"),
-        (message_of(bytes(24), Kind.READY, round_=1), "no round"),
+        (message_of(bytes(26), Kind.READY, round_=1), "no round"),
         (message_of(b"\xff\xff\xff\xff", Kind.MODEL, 0), "more than the 16777216"),
         (message_of(b"\x00\x00\x00\x01", Kind.MODEL, 0), "too early"),
         (message_of(b"\x41" + b"x" * 65, Kind.LEFT), "more than the 64"),

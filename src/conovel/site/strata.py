@@ -130,7 +130,7 @@ class SiteStrata:
     def findings(self) -> list[Finding]:
         """Say which strata are not tested, and why."""
         plan, labels = self.plan(), self.strata.labels
-        found = []
+        findings = []
         sizes = self.sizes
         left_out = [s for s, one in enumerate(plan) if sizes[s].n_test and not one.is_tested]
         without = [s for s in left_out if not sizes[s].n_null]
@@ -153,7 +153,7 @@ class SiteStrata:
                     f"{counted(n, 'row')} in {word} of {self._named()} are not tested:"
                     f" {why} ({names})"
                 )
-                found.append(Finding(code, message, fix, numbers={"n_rows": n, "n": len(some)}))
+                findings.append(Finding(code, message, fix, numbers={"n_rows": n, "n": len(some)}))
         if n_together:
             message = (
                 f"{counted(n_together, 'row')} are not tested: their values of {self._named()} are"
@@ -161,8 +161,8 @@ class SiteStrata:
             )
             fix = "add known normals with these values, or name them as levels in the schema"
             numbers = {"n_rows": n_together, "n": 0}
-            found.append(Finding("untested_strata", message, fix, numbers=numbers))
-        return found
+            findings.append(Finding("untested_strata", message, fix, numbers=numbers))
+        return findings
 
 
 def matched(checked: CheckedRows, strata: Strata) -> CheckedRows:
