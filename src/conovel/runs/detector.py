@@ -284,7 +284,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         train_fraction = None if share is None else as_train_fraction(share)
         split_seed, scorer_seed = detector_seeds(seed)
         candidates = tuple(as_candidates(self.scorer, scorer_seed))
-        strata = as_strata(self.strata)
+        strata = () if self.strata is None else as_strata(self.strata)
         if strata:
             refuse_with_strata(pi0=pi0 is not None, ties=drawn, train_fraction=train_fraction == 0)
         return OneSiteSettings(

@@ -202,7 +202,7 @@ class Network(Shown):
             schema=None if self.schema is None else as_whole_schema(self.schema),
             privacy=self.privacy,
             masks=self.masks,
-            strata=as_strata(self.strata),
+            strata=() if self.strata is None else as_strata(self.strata),
             names_models=name_models(self.agents, self.scorer),
         )
 

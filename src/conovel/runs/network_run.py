@@ -289,7 +289,9 @@ def check_sites(
     for agent in agents:
         site = sites[agent.name]
         checked = CheckedRows.of(site.null, site.test)
-        compared, of_strata = checked_within(checked, site.strata)
+        compared, of_strata = checked, list[Finding]()
+        if site.strata is not None:
+            compared, of_strata = checked_within(checked, site.strata)
         findings[agent.name] = check_rows(
             compared,
             checked.entries_of(as_ids(agent.ids, len(site.test))),

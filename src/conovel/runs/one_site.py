@@ -153,7 +153,9 @@ def detect_rows(
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
         others = _about_novelties(samples, judged)
-        compared, of_strata = compared_rows(checked, samples, settings)
+        compared, of_strata = (
+            compared_rows(checked, samples, settings) if settings.strata else (checked, ())
+        )
         others = *others, *of_strata
         findings = check_rows(compared, checked.entries_of(samples.ids), note, thin, *others)
     if len(runs) > 1:

@@ -62,9 +62,7 @@ def find_site(samples: Samples, settings: OneSiteSettings) -> Site:
 def compared_rows(
     checked: CheckedRows, samples: Samples, settings: OneSiteSettings
 ) -> tuple[CheckedRows, list[Finding]]:
-    """Give the rows that checks compare, and what is to be said about strata, if there are any."""
-    if not settings.strata:
-        return checked, []
+    """Give the rows that checks compare, and what is to be said about strata."""
     return checked_within(checked, find_site(samples, settings).strata)
 
 
