@@ -19,7 +19,7 @@ from conovel.models.wire import Surrogate
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
     max_train_rows=100000, repeats=1, schema=None, confidence=None, ties='against',
-    weights=None)
+    strata=None, weights=None)
 AdaDetect.decision_function(X)
 AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
     ledger=None, verdicts=None, name=None, check=True)
@@ -70,6 +70,7 @@ Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows,
     choices=<factory>, explainer=None, warnings=(), parts=<factory>, calibration_scores,
     stepup, n_train, scorer, guarantee)
 Detection.adjusted
+Detection.by_stratum()
 Detection.cells
 Detection.cells_as_plain()
 Detection.certificate(result, confidence=0.95)
@@ -97,6 +98,8 @@ Detection.report(path)
 Detection.resolution
 Detection.roaming
 Detection.selection
+Detection.strata
+Detection.strata_as_plain()
 Detection.summary()
 Detection.times_flagged
 Detection.to_frame()
@@ -181,7 +184,7 @@ ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
-    min_group_rows=1, masks=False, confidence=None, ties='against')
+    min_group_rows=1, masks=False, confidence=None, ties='against', strata=None)
 Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
@@ -250,6 +253,7 @@ Selection.to_dict()
 Selection.winner
 SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
     choices=<factory>, explainer=None, warnings=(), parts=<factory>)
+SiteResult.by_stratum()
 SiteResult.cells
 SiteResult.cells_as_plain()
 SiteResult.certificate(result, confidence=0.95)
@@ -269,6 +273,8 @@ SiteResult.repeated
 SiteResult.repeats
 SiteResult.report(path)
 SiteResult.roaming
+SiteResult.strata
+SiteResult.strata_as_plain()
 SiteResult.times_flagged
 SiteResult.to_frame()
 SiteVanishedError(RemoteProtocolError) is raised
@@ -444,6 +450,7 @@ def test_options_of_a_network_mean_what_they_mean_in_adadetect():
         "schema",
         "confidence",
         "ties",
+        "strata",
     ]
     for name in shared:
         assert ours[name].default == theirs[name].default

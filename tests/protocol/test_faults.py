@@ -97,7 +97,7 @@ def injections(link, target):
     yield "garbage", b"not a message", peer, errors.MalformedMessageError
     yield "damage", good[:-1] + b"?", peer, errors.MalformedMessageError
     yield "nothing", b"", "", errors.MalformedMessageError
-    yield "version", good[:4] + b"\x06" + good[5:], peer, errors.VersionMismatchError
+    yield "version", good[:4] + b"\x07" + good[5:], peer, errors.VersionMismatchError
     for kind, body in SAMPLES.items():
         replay = forge(peer, target, body, run_id=bytes(16))
         yield f"replayed {kind.name}", replay, peer, errors.ReplayedMessageError

@@ -132,11 +132,11 @@ def test_there_is_a_body_for_every_kind():
 def test_the_bytes_of_a_count():
     data = encode(Message(bytes(range(16)), "north", "coordinator", 3, Count(258)))
     assert data == (
-        b"CNVL\x05\x09"
+        b"CNVL\x06\x09"
         + bytes(range(16))
         + b"\x03\0\0\0"
         + b"\x1a\0\0\0"
-        + bytes.fromhex("6e6589d9")
+        + bytes.fromhex("7961dc63")
         + b"\x05north\x0bcoordinator"
         + b"\x02\x01\0\0\0\0\0\0"
     )
@@ -194,7 +194,7 @@ def test_a_part_of_a_message_is_refused(message, data):
 
 
 def message_of(payload, kind=Kind.COUNT, round_=1):
-    header = HEADER.pack(b"CNVL", 5, kind, bytes(16), round_, 0, 0)
+    header = HEADER.pack(b"CNVL", 6, kind, bytes(16), round_, 0, 0)
     return sealed(header + b"\x01a\x01b" + payload)
 
 
@@ -209,7 +209,7 @@ def message_of(payload, kind=Kind.COUNT, round_=1):
         (message_of(bytes(9)), "goes on"),
         (message_of(bytes(7)), "too early"),
         (message_of(b"", round_=0), "too early"),
-        (message_of(bytes(24), Kind.READY, round_=1), "no round"),
+        (message_of(bytes(26), Kind.READY, round_=1), "no round"),
         (message_of(b"\xff\xff\xff\xff", Kind.MODEL, 0), "more than the 16777216"),
         (message_of(b"\x00\x00\x00\x01", Kind.MODEL, 0), "too early"),
         (message_of(b"\x41" + b"x" * 65, Kind.LEFT), "more than the 64"),
@@ -243,8 +243,8 @@ def test_the_names_of_too_many_agents_are_refused():
 
 def test_a_later_version_is_told_apart_from_noise():
     data = encode(Message(bytes(16), "a", "b", 0, Model(b"")))
-    with pytest.raises(VersionMismatchError, match="version 6") as caught:
-        decode(data[:4] + b"\x06" + data[5:] + b"whatever follows", "south")
+    with pytest.raises(VersionMismatchError, match="version 7") as caught:
+        decode(data[:4] + b"\x07" + data[5:] + b"whatever follows", "south")
     assert caught.value.culprit == "south"
 
 

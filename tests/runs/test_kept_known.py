@@ -151,7 +151,7 @@ def test_fit_and_predict_use_known_novelties(few_trees):
 
 def test_a_ledger_refuses_other_known_novelties(tmp_path):
     null, past, today, confirmed = draw()
-    path, detector = tmp_path / "month.json", cn.AdaDetect("logistic")
+    path, detector = tmp_path / "month.json", cn.AdaDetect("logistic", train_fraction=0.4)
     first = detector.detect(null, today, confirmed, ledger=path)
     plain = detector.detect(null, today, confirmed)
     assert np.array_equal(first.ranks, plain.ranks)

@@ -9,37 +9,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
+from conovel.cli.detected import print_summary
 from conovel.cli.made import made
 from conovel.cli.show import (
     addressed,
     bars,
-    facts_table,
     is_dask,
     print_certificate,
-    print_findings,
-    print_fitted,
     print_json,
     require_there,
-    say,
-    spelled_range,
     split_names,
     stages,
-    styled,
-    text_table,
-    times_in_words,
 )
 from conovel.cli.tables import (
     FileOptions,
     about_known,
-    add_known_rows,
-    add_read_rows,
     as_known_file,
     located,
     named_samples,
     with_options,
 )
 from conovel.errors import InputError
-from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.rows.datafiles import FileState
@@ -86,6 +76,9 @@ if TYPE_CHECKING:
     ties="against: calibration rows with the score of a test row count against it. random: equal"
     " scores are ordered at random, which finds more where many are equal; equal rows may then get"
     " different answers. For rows in memory only.",
+    strata="Columns, with commas, within whose values rows are compared: a branch, a month. The"
+    " shares of these may then differ between known normals and tests. Rows of a stratum"
+    " without known normals are not tested.",
     weights="Where normal rows of the test file are not distributed like the known normals (other"
     " branches, another season), but it is known how much more often each occurs there: the"
     " column of both files that has this number, above 0. The score does not use it, and the"
@@ -130,6 +123,7 @@ def detect(
     max_train_rows: int = 100_000,
     repeats: int = 1,
     ties: str = "against",
+    strata: str | None = None,
     weights: str | None = None,
     memory: str | None = None,
     engine: str = "local",
@@ -183,8 +177,7 @@ def detect(
         _refuse_pieces(memory, engine)
         files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
-        if confidence is not None:
-            raise InputError("--confidence is about one list: leave --detector and --ledger out")
+        _refuse_one_batch(confidence, strata)
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
     if detector is not None:
@@ -202,6 +195,7 @@ def detect(
                 options.agreed_schema(),
                 confidence,
                 ties,
+                split_names(strata) if strata else None,
                 weights,
             ],
             files,
@@ -233,6 +227,15 @@ def detect(
     else:
         print_summary(result, files, read_as, why)
         print_certificate(result, certificate)
+
+
+def _refuse_one_batch(confidence: str | None, strata: str | None) -> None:
+    if confidence is not None:
+        raise InputError("--confidence is about one list: leave --detector and --ledger out")
+    if strata is not None:
+        raise InputError(
+            "--strata compares one batch with known normals: leave --detector and --ledger out"
+        )
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
@@ -411,10 +414,6 @@ def with_weights(reading: ReadingOptions, files: DetectFiles) -> ReadingOptions:
     return replace(reading, also=(*reading.also, str(files.weights)))
 
 
-_PATTERNS = 5  # that are printed
-_FIRST_ROWS = 10  # flagged rows that are listed without --out
-
-
 class DetectFiles(NamedTuple):
     """The files to read, the file for the decisions, and what is done besides."""
 
@@ -470,75 +469,4 @@ def write_decisions(
     write_table(files.out, columns)
 
 
-def print_summary(
-    result: Detection | FileDetection,
-    files: DetectFiles,
-    read_as: dict[str, str],
-    why: Reasons | None,
-) -> None:
-    """Print what was decided, what holds, and where it was written."""
-    from conovel.cli.ledger import add_ledger_rows  # noqa: PLC0415
-    from conovel.rows.storage import beside  # noqa: PLC0415
-    from conovel.runs.site_results import SiteResult  # noqa: PLC0415
-
-    summary, out, ledger = result.summary(), files.out, files.ledger
-    print_findings(result.warnings, result.headline)
-    table = facts_table()
-    add_read_rows(table, read_as)
-    table.add_row(
-        "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
-    )
-    add_known_rows(table, result, files.known_path)
-    table.add_row("rows tested", f"{summary['n_test']:,}")
-    table.add_row("rows flagged", styled((f"{result.n_rejected:,}", "bold")))
-    for pattern in why.patterns()[:_PATTERNS] if why else ():
-        table.add_row("", f"{counted(len(pattern.members), 'row')}: {pattern.text}")
-    table.add_row("level", f"{float(result.level):g}")
-    table.add_row("scorer", result.scorer)
-    if isinstance(result, SiteResult) and result.repeated is not None:
-        sizes = spelled_range(result.repeated.n_rejected)
-        table.add_row("runs", f"{result.repeats}, which flag {sizes} rows each")
-        table.add_row("times flagged", f"{times_in_words(result)}, where a row is flagged")
-    if "weights" in summary:
-        part = summary["weights"]
-        worth = f"{part['effective_calibration_rows']:,.0f} calibration rows of equal weight"
-        table.add_row("weights", f"{part['source']}; worth {worth}")
-    if summary.get("pi0") is not None:
-        table.add_row("share of normals", f"{summary['pi0']:.3f} (estimated)")
-    if isinstance(result, SiteResult) and "verdicts" in result.parts:
-        from conovel.cli.verdicts import add_verdict_rows  # noqa: PLC0415
-
-        add_verdict_rows(table, result.parts["verdicts"], out)
-    update = result.ledger if isinstance(result, SiteResult) else None
-    if update is not None and ledger is not None:
-        add_ledger_rows(table, update, ledger)
-    else:
-        table.add_row("resolution", summary["resolution"])
-    holds = not any(finding.breaks_promise for finding in result.warnings)
-    table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
-    for assumption in result.guarantee.assumptions:
-        table.add_row("", styled(("needs:", "dim"), f" {assumption}"))
-    if out is not None:
-        table.add_row("written", f"{out} and {beside(out).name}")
-        table.add_row("a page", f"conovel report {beside(out)}")
-        table.add_row("once more", f"conovel repeat {beside(out)}")
-    print_fitted(table)
-    if out is None and why is not None and len(why):
-        _print_first_rows(why, result.n_rejected)
-
-
-def _print_first_rows(why: Reasons, n_flagged: int) -> None:
-    """List the most novel of the flagged rows, where they are not written into a file."""
-    order = range(len(why)) if why.novelty is None else why.novelty.tolist()
-    first = list(order)[:_FIRST_ROWS]
-    names = why.rows if why.ids is None else why.ids
-    texts = why.texts()
-    table = text_table(box=None, pad_edge=False)
-    table.add_column("row" if why.ids is None else "id", no_wrap=True)
-    table.add_column("why flagged", overflow="fold")
-    for i in first:
-        table.add_row(str(names[i]), texts[i][0])
-    say("")
-    print_fitted(table)
-    what = "all flagged rows" if n_flagged > len(first) else "these rows"
-    say(f"Write {what} with ranks, p-values and reasons: --out flagged.csv")
+_STRATA = 12  # that are printed

@@ -53,6 +53,9 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
     " liars the counts of each site are hidden, too.",
     privacy="ε of differential privacy for the models that sites send, or ε,δ: every site adds"
     " noise to its own. δ is 1/1000000 if not given.",
+    strata="Columns, with commas, within whose values rows are compared: a branch, a month. The"
+    " shares of these may then differ between known normals and tests. In together and joint; each"
+    " site must allow these columns in its site.toml.",
     list_name=typer.Option(
         "--list",
         help="Continue the list of this name over several batches; each site names it and its"
@@ -84,6 +87,7 @@ def run(
     masks: bool | None = None,
     privacy: str | None = None,
     schema: Path | None = None,
+    strata: str | None = None,
     list_name: str | None = None,
     repeats: int = 1,
     stage_seconds: float = 900.0,
@@ -134,10 +138,14 @@ def run(
     masks = choose_masks(chosen) if masks is None else masks
     counted = counting or choose_counting(chosen, pi0, on_dropout, repeats)
     if liars is None:
-        excluded = {"--pi0": pi0 is not None, "--list": list_name is not None}
-        excluded["--on-dropout conservative"] = on_dropout != "abort"
+        excluded = {
+            "--pi0": pi0 is not None,
+            "--list": list_name is not None,
+            "--strata": strata is not None,
+            "--on-dropout conservative": on_dropout != "abort",
+        }
         liars = choose_liars(chosen, len(names), counted, excluded)
-    if counting is None and masks and not liars:
+    if counting is None and (masks or strata) and not liars:
         counted = ROUNDS  # in which masks hide the counts of each site
     spec = RunSpec.of(
         regime=chosen,
@@ -155,6 +163,7 @@ def run(
         masks=masks,
         privacy=privacy,
         schema=as_whole_schema(schema),
+        strata=split_names(strata) if strata else (),
     )
     if certificate is not None:
         as_confidence(certificate)

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     " joint and consensus; auto is then full).",
     repeats="Number of whole runs with random splits of their own, 1 to 100, whose evidence is"
     " averaged: the answer depends less on --seed. As in `conovel detect`.",
+    strata="Columns, with commas, within whose values rows are compared: a branch, a month. The"
+    " shares of these may then differ between known normals and tests. In together and joint.",
     ledger="A folder with the ledgers of the agents: decide together with all earlier batches,"
     " with one guarantee for the list of all flagged rows. It is made if it is not there.",
     liars=typer.Option(
@@ -98,6 +100,7 @@ def simulate(
     drop: list[str] | None = None,
     on_dropout: str = "abort",
     repeats: int = 1,
+    strata: str | None = None,
     ledger: Path | None = None,
     liars: int = 0,
     counting: str = "rounds",
@@ -150,6 +153,7 @@ def simulate(
                 pi0=pi0,
                 on_dropout=on_dropout,  # type: ignore[arg-type]
                 repeats=repeats,
+                strata=split_names(strata) if strata else None,
                 ledger=ledger,
                 liars=liars,
                 counting=counting,  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from conovel.errors import ResolutionWarning
 from conovel.spec.bodies import Ready
 from conovel.spec.findings import Finding
+from conovel.spec.grouping import Planned, best_stops
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import (
     THIN,
@@ -27,31 +28,11 @@ from conovel.spec.training import (
 )
 from conovel.stats.cells import (
     ROOMS,
-    USUAL_ROOM,
     RoomWanted,
     affordable_rooms,
     choose_room,
     most_above,
 )
-
-# The share of all tests that is expected to be rejected: groups are worth most at this share.
-_DISCOVERIES = Fraction(1, 10)
-
-
-class _Planned(NamedTuple):
-    """The tests of an agent, and the calibration rows that it would keep by itself."""
-
-    n_test: int
-    n_calibration: int
-
-    @property
-    def weight(self) -> Fraction:
-        return Fraction(self.n_test, self.n_calibration + 1)
-
-    def with_room(self, weight: Fraction) -> int:
-        """Return for how many tests there is room above the floor, in a group of that weight."""
-        kept = min(self.n_calibration, needed_calibration(self.n_test, weight))
-        return min(self.n_test, int(USUAL_ROOM * (kept + 1) // _DISCOVERIES))
 
 
 class Group(NamedTuple):
@@ -95,12 +76,12 @@ def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple
     [('a', 'b'), ('odd',)]
     """
     planned = {
-        name: _Planned(rows.n_test, planned_calibration(rows, spec, n_agents))
+        name: Planned(rows.n_test, planned_calibration(rows, spec, n_agents))
         for name, rows in agents.items()
         if rows.n_test
     }
     order = sorted(planned, key=lambda name: (planned[name].weight, name))
-    stops = _best_stops([planned[name] for name in order], spec.level)
+    stops = best_stops([planned[name] for name in order], spec.level)
     return tuple(
         Group(tuple(sorted(order[start:stop])), planned[order[stop - 1]].weight)
         for start, stop in zip([0, *stops], stops, strict=False)
@@ -138,12 +119,12 @@ def can_reject(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> b
     return False
 
 
-def _in_group(rows: Numbers, group: Group, spec: RunSpec, n_agents: int) -> _Planned:
+def _in_group(rows: Numbers, group: Group, spec: RunSpec, n_agents: int) -> Planned:
     """Return the numbers of an agent that trains on what its group does not need."""
     kept = planned_calibration(rows, spec, n_agents)
     if len(group.agents) > 1 and spec.train_fraction is None:
         kept = min(kept, needed_calibration(rows.n_test, group.weight))
-    return _Planned(rows.n_test, kept)
+    return Planned(rows.n_test, kept)
 
 
 def told_weights(groups: Sequence[Group], agents: Sequence[str]) -> tuple[Fraction, ...]:
@@ -154,39 +135,6 @@ def told_weights(groups: Sequence[Group], agents: Sequence[str]) -> tuple[Fracti
     """
     several = {n: group.weight for group in groups if len(group.agents) > 1 for n in group.agents}
     return tuple(several.get(name, Fraction(0)) for name in agents)
-
-
-def _best_stops(order: Sequence[_Planned], level: Fraction) -> list[int]:
-    """Return where the groups of an ascending order end, by dynamic programming.
-
-    Every machine finds the same: a quotient of integers and a root are rounded correctly by
-    IEEE 754, and sums are made in a fixed order. Equal values: fewer groups, then the shorter
-    last group. A group of several agents never follows a group of the same weight, so that
-    weights name such groups.
-    """
-    weights = [agent.weight for agent in order]
-    best: list[tuple[float, int, list[int]]] = [(0.0, 0, [])]  # value, -groups, stops
-    for stop in range(1, len(order) + 1):
-        weight, with_room, choice = weights[stop - 1], 0, (-1.0, 0, [0])
-        for start in reversed(range(stop)):
-            with_room += order[start].with_room(weight)
-            is_alone = start == stop - 1
-            if start and not is_alone and weights[start - 1] == weight:
-                continue
-            value, groups, stops = best[start]
-            value += _worth(order[start].n_test if is_alone else with_room, weight, level)
-            if (value, groups - 1) > choice[:2]:
-                choice = value, groups - 1, [*stops, stop]
-        best.append(choice)
-    return best[-1][2]
-
-
-def _worth(m: int, weight: Fraction, level: Fraction) -> float:
-    """Return m sqrt(max(0, 1 - w/(α ν m))); the root is of a quotient of integers."""
-    used = level * _DISCOVERIES
-    whole = used.numerator * weight.denominator * m
-    left = whole - weight.numerator * used.denominator
-    return m * math.sqrt(left / whole) if left > 0 else 0.0
 
 
 def fewest_of_groups(
@@ -240,10 +188,13 @@ def apart_from_group(
 
     By itself an agent needs no floor. It stays in its group where it could reject nothing by
     itself: half of its likely novelties must be enough for its smallest p-value, at level 1/10.
-    Whether a row is a calibration row plays no part in these numbers.
+    Whether a row is a calibration row plays no part in these numbers. With strata nobody does:
+    one agent's strata are several blocks, and need floors.
 
     Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
+    if any(one.strata for one in ready.values()):
+        return list(groups)
     divided = []
     for group in groups:
         present = [name for name in group.agents if name in ready]
@@ -258,6 +209,11 @@ def apart_from_group(
 
 def _wanted(ready: Ready) -> RoomWanted:
     return RoomWanted(ready.n_wanted, ready.n_tested, ready.n_calibration)
+
+
+def blocks_wanted(ready: Ready) -> list[RoomWanted]:
+    """Return what each stratum of an agent wants above its floor, or the agent as a whole."""
+    return [RoomWanted(wanted, m, size) for m, size, wanted in ready.blocks]
 
 
 def _is_crowded(wanted: RoomWanted, room: Fraction) -> bool:
@@ -291,15 +247,16 @@ def rooms_of(
 ) -> dict[str, Fraction]:
     """Choose the room of every group, and give it by the names of those who are ready.
 
-    Zero, which means no floor, for whoever is in a group with no other.
+    Zero, which means no floor, for whoever is in a group with no other and has no strata.
 
-    Proof: Theorem 12 (docs/theory.md#thm-groups).
+    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 22 (docs/theory.md#thm-strata).
     """
     rooms = dict.fromkeys(ready, Fraction(0))
     for group in apart_from_group(groups, ready, level, liars):
         members = [name for name in group.agents if name in ready]
-        if len(members) > 1:
-            room = choose_room([_wanted(ready[name]) for name in members], level, liars)
+        if len(members) > 1 or any(ready[name].strata for name in members):
+            wanted = [one for name in members for one in blocks_wanted(ready[name])]
+            room = choose_room(wanted, level, liars)
             rooms |= dict.fromkeys(members, room)
     return rooms
 

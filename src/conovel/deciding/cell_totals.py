@@ -136,7 +136,7 @@ class Plan:
         """
         rooms = dict.fromkeys(ready, Fraction(0))
         for group in groups:
-            if len(group.agents) > 1:
+            if len(group.agents) > 1 or ready[group.agents[0]].strata:
                 room = room_from(totals[group.agents[0]], sizes_of(group.agents, ready), level)
                 rooms |= dict.fromkeys(group.agents, room)
         wanted = {group.agents[0]: totals[group.agents[0]][0] for group in groups}
@@ -161,7 +161,7 @@ class Plan:
         sizes = sizes_of(group.agents, ready)
         guesses = expected_rejections([Ready(sum(m for m, _ in sizes), 0, self.wanted[first])])
         counts = totals.get(first, Histogram(_ZEROS, _ZEROS))
-        if len(group.agents) > 1:
+        if len(group.agents) > 1 or ready[first].strata:
             cells = counts.tests, counts.calibration
             return PooledGroup.of_totals(sizes, *cells, self.rooms[first], guesses)
         block = block_of(first, ready[first], counts, Fraction(0), level)
@@ -169,8 +169,8 @@ class Plan:
 
 
 def sizes_of(agents: Sequence[str], ready: Mapping[str, Ready]) -> list[tuple[int, int]]:
-    """Return the tests and calibration rows of agents."""
-    return [(ready[name].n_tested, ready[name].n_calibration) for name in agents]
+    """Return the tests and calibration rows of agents, or of each of their strata."""
+    return [(m, size) for name in agents for m, size, _ in ready[name].blocks]
 
 
 def among(agent: str, groups: Sequence[Group]) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
+import numpy as np
+
 from conovel.deciding.base import Decided, Present
 from conovel.deciding.cell_groups import (
     Group,
@@ -29,8 +31,10 @@ from conovel.stats.cells import (
     CellHistogram,
     PooledBlock,
     allowed_rooms,
+    most_above,
 )
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
+from conovel.stats.strata import StrataHistogram
 
 _GUESSES = (50, 10)  # one test in so many is expected to be rejected, if not more
 
@@ -54,12 +58,31 @@ def own_floor(histogram: CellHistogram, room: Fraction, *, is_alone: bool, level
     return histogram.floor_alone(level) if is_alone else histogram.floor(room)
 
 
+def check_strata(agent: str, ready: Ready, columns: Sequence[str]) -> None:
+    """Check that the numbers of an agent's strata add up to its own.
+
+    Raises
+    ------
+    CountOutOfRangeError
+        If they do not, or if there are strata in a run without.
+    """
+    blocks = list(zip(*(ready.strata[i::3] for i in range(3)), strict=False))
+    sums = tuple(sum(one[i] for one in blocks) for i in range(3))
+    own = ready.n_tested, ready.n_calibration, ready.n_wanted
+    if len(ready.strata) % 3 or bool(blocks) != bool(columns and ready.n_tested):
+        raise CountOutOfRangeError(f"{agent} does not tell three numbers of each stratum", agent)
+    if blocks and (sums != own or min(m for m, _, _ in blocks) == 0):
+        raise CountOutOfRangeError(f"the strata of {agent} do not add up to its rows", agent)
+
+
 def block_of(
     agent: str, ready: Ready, histogram: Histogram, room: Fraction, level: Fraction
 ) -> PooledBlock:
     """Check an agent's histogram against the numbers that it gave before.
 
-    Proof: Theorem 10 (docs/theory.md#thm-joint).
+    With strata it is the sum over them, each above a floor of its own.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint), Theorem 22 (docs/theory.md#thm-strata).
 
     Raises
     ------
@@ -75,7 +98,8 @@ def block_of(
             agent,
         )
     if room:
-        counted, most = n_calibration + n_tests, room * (ready.n_calibration + 1) // 1
+        counted = n_calibration + n_tests
+        most = sum(most_above(size, room) for _, size, _ in ready.blocks)
     else:  # see CellHistogram.floor_alone
         counted, most = n_calibration, max(level * (ready.n_calibration + 1) // 1 - 1, 0)
     if counted > most:
@@ -116,7 +140,10 @@ def decide_groups(
 ) -> tuple[GroupOutcome, ...]:
     """Decide for all agents that sent a histogram; agents without tests are in no group.
 
-    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 18 (docs/theory.md#thm-joint-liars).
+    With strata every (agent, stratum) is a block, of which totals are enough.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 18 (docs/theory.md#thm-joint-liars),
+    Theorem 22 (docs/theory.md#thm-strata).
     """
     names = [
         [name for name in group.agents if name in blocks]
@@ -127,14 +154,23 @@ def decide_groups(
         return ()
     x = [rooms[members[0]] for members in present]
     pooled = [
-        PooledGroup(
-            [blocks[name] for name in members],
-            room or None,
-            expected=expected_rejections([ready[name] for name in members]),
-        )
+        _pooled([blocks[name] for name in members], [ready[name] for name in members], room)
         for members, room in zip(present, x, strict=True)
     ]
     return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level, liars)))
+
+
+def _pooled(blocks: Sequence[PooledBlock], ready: Sequence[Ready], room: Fraction) -> PooledGroup:
+    """Return one group, from the rows of each agent; with strata from the totals of all."""
+    expected = expected_rejections(ready)
+    if not any(one.strata for one in ready):
+        return PooledGroup(blocks, room or None, expected=expected)
+    tests, calibration = (
+        np.sum([getattr(block, kind) for block in blocks], axis=0)
+        for kind in ("test_counts", "calibration_counts")
+    )
+    sizes = [(m, size) for one in ready for m, size, _ in one.blocks]
+    return PooledGroup.of_totals(sizes, tests, calibration, room, expected)
 
 
 def told_cells(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> tuple[int, ...]:
@@ -198,6 +234,7 @@ class CellsAgent:
     def __init__(self, party: Party) -> None:
         self.party = party
         self.limit = self.floor = 0
+        self.floors: tuple[int, ...] = ()  # with strata, of each of them
         self._n_tests = 0
         self._weights: dict[str, Fraction] = {}  # of the groups
         self._rooms: dict[str, Fraction] = {}  # x of everybody there; zero where one decides alone
@@ -214,7 +251,8 @@ class CellsAgent:
     def ready(self, counts: CellHistogram, score: bytes) -> Ready:
         """Take the rows of the site in each cell; ask for room for the likely novelties."""
         self._cells = counts
-        self._ready = Ready(counts.size, counts.n_calibration, counts.n_likely)
+        strata = counts.numbers if isinstance(counts, StrataHistogram) else ()
+        self._ready = Ready(counts.size, counts.n_calibration, counts.n_likely, strata)
         return self._ready
 
     def start(self, start: Start) -> Next:
@@ -225,12 +263,22 @@ class CellsAgent:
         self._rooms = dict(zip(agents, rooms, strict=True))
         spec, room = self.party.spec, self._rooms[self.party.name]
         is_alone = len(self._group(self._rooms, "x")) == 1
-        allowed = (Fraction(0),) if is_alone else allowed_rooms(spec.liars)
+        has_floor = bool(self._ready.strata) or not is_alone
+        allowed = allowed_rooms(spec.liars) if has_floor else (Fraction(0),)
         insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
-        self.floor = own_floor(self._cells, room, is_alone=is_alone, level=spec.level)
-        self._above = self._cells.above(self.floor)
+        self._set_floor(room, is_alone=is_alone)
         counts = tuple(self._above.calibration.tolist()), tuple(self._above.tests.tolist())
         return State.COUNTING, [Out([COORDINATOR], Histogram(*counts), ROUND)]
+
+    def _set_floor(self, room: Fraction, *, is_alone: bool) -> None:
+        """Take the rows above the floor, with strata those above the floor of each of them."""
+        cells, level = self._cells, self.party.spec.level
+        if isinstance(cells, StrataHistogram):
+            self.floors = cells.floors(room)
+            self._above = cells.above_floors(self.floors)
+        else:
+            self.floor = own_floor(cells, room, is_alone=is_alone, level=level)
+            self._above = cells.above(self.floor)
 
     def _group(self, values: Mapping[str, object], what: str) -> set[str]:
         """Return who is in this agent's group; they must have been told the same."""
@@ -252,7 +300,7 @@ class CellsAgent:
 
     def n_rejected(self, outcome: Outcome) -> int:
         """Return how many test rows are in rejected cells."""
-        return self._cells.above(self.limit).size
+        return self._above.above(self.limit).size
 
     def reveal(self, nonce: bytes) -> Reveal:
         """Return all counts, where they are committed to."""
@@ -274,7 +322,7 @@ class CellsAgent:
         self._group(lowest, "lowest cell")
         self.limit = max(lowest[self.party.name], self.floor)
         insist(lowest[self.party.name] <= N_CELLS, "a cell that does not exist")
-        own = self._cells.above(self.limit).size
+        own = self._above.above(self.limit).size
         insist(own <= outcome.n_rejected, "fewer rejections than at this agent")
 
 
@@ -297,6 +345,8 @@ class CellsCoordinator:
     def opened(self) -> Start:
         """Return the message that begins the counts: x follows from what the agents want."""
         present, spec = self.present, self.present.spec
+        for name, one in present.ready.items():
+            check_strata(name, one, spec.strata)
         self._rooms = rooms_of(self._groups, present.ready, spec.level, spec.liars)
         return present.start(tuple(self._rooms[name] for name in present.here))
 

@@ -25,6 +25,7 @@ import numpy as np
 from conovel.deciding.base import Decided, Deciding, Present, either
 from conovel.deciding.cell_groups import (
     Group,
+    blocks_wanted,
     decides_alone,
     divide,
     thin_groups,
@@ -51,8 +52,8 @@ from conovel.deciding.cells import (
     CellsCoordinator,
     Histogram,
     as_decided,
+    check_strata,
     count_cells,
-    own_floor,
 )
 from conovel.deciding.committed import (
     TRANSITIONS,
@@ -71,7 +72,7 @@ from conovel.learning.base import INDEPENDENT, Cue, Next, Out, Party, State, ins
 from conovel.learning.together.masks import Masks, Purpose, added
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start, packed
 from conovel.spec.training import Numbers
-from conovel.stats.cells import N_CELLS, N_WANTED, CellHistogram, RoomWanted, room_numbers
+from conovel.stats.cells import N_CELLS, N_WANTED, CellHistogram, room_numbers
 
 _LENGTHS = {WANTED_ROUND: 8 * N_WANTED, CELLS_ROUND: 8 * 2 * N_CELLS}
 _NOBODY = ""  # masks hide who is at fault
@@ -108,11 +109,11 @@ class MaskedCellsAgent(CellsAgent):
         groups = divide(party.numbers, party.spec, len(party.agents))
         follows = dict(zip(party.agents, told_weights(groups, party.agents), strict=True))
         insist(follows == self._weights, "the groups do not follow from the numbers of rows")
-        self._wanted = RoomWanted(whole.n_wanted, whole.n_tested, whole.n_calibration)
-        leaves = bool(self._weights[party.name]) and decides_alone(
-            party.name, whole, party.numbers, party.spec
-        )
-        self._ready = whole if leaves else replace(whole, n_wanted=0)
+        self._wanted = blocks_wanted(whole)
+        in_group = bool(self._weights[party.name]) and not whole.strata
+        if not in_group or not decides_alone(party.name, whole, party.numbers, party.spec):
+            strata = tuple(n for m, size, _ in whole.blocks for n in (m, size, 0))
+            self._ready = replace(whole, n_wanted=0, strata=strata if whole.strata else ())
         return self._ready
 
     def start(self, start: Start) -> Next:
@@ -147,13 +148,15 @@ class MaskedCellsAgent(CellsAgent):
             rows = party.numbers[name]
             is_right = one.n_tested == rows.n_test and one.n_calibration <= rows.n_null
             insist(is_right, f"{name} has not so many rows")
+            check_strata(name, one, party.spec.strata)
         self._parts = parts_of(told_groups(self._weights), ready)
         self._among = among(party.name, self._parts)
         self.masks.hear(packed(sizes))
         numbers: Sequence[int] = (0,) * N_WANTED
         if self._among:
             of_group = sizes_of(self._among, ready)
-            numbers = room_numbers(self._wanted, of_group, party.spec.level)
+            own = [room_numbers(one, of_group, party.spec.level) for one in self._wanted]
+            numbers = [sum(column) for column in zip(*own, strict=True)]
         return Hidden.WANTING, [self._masked(numbers, WANTED_ROUND)]
 
     def _count(self, wanted: Wanted) -> Next:
@@ -165,8 +168,7 @@ class MaskedCellsAgent(CellsAgent):
         self._rooms = dict(zip(self._names, wanted.rooms, strict=True))
         insist(self._rooms == self._plan.rooms, "x does not follow from what agents want")
         room, is_alone = self._rooms[party.name], len(self._among) == 1
-        self.floor = own_floor(self._cells, room, is_alone=is_alone, level=level)
-        self._above = self._cells.above(self.floor)
+        self._set_floor(room, is_alone=is_alone)
         self.masks.hear(packed(wanted))
         numbers = [*self._above.calibration.tolist(), *self._above.tests.tolist()]
         return State.COUNTING, [self._masked(numbers, CELLS_ROUND)]
@@ -222,6 +224,8 @@ class MaskedCellsCoordinator(CellsCoordinator):
         present = self.present
         present.round = WANTED_ROUND
         self._all_ready = ready = {name: present.ready[name] for name in present.here}
+        for name, one in ready.items():
+            check_strata(name, one, present.spec.strata)
         weights = told_weights(self._groups, present.here)
         planned = told_groups(dict(zip(present.here, weights, strict=True)))
         self._parts = parts_of(planned, ready)

@@ -192,7 +192,15 @@ def guarantee(
     if spec.privacy is not None:
         notes.append(_NEW_NOISE)
     notes.extend(_about_losses(spec, left_out, dropped))
-    return _of_network(bound, [ways.needs, _if_few_lie(spec)], notes)
+    needs = ways.needs
+    if spec.strata:
+        within = f"exchangeable within each stratum ({', '.join(spec.strata)})"
+        needs = needs.replace("exchangeable", within, 1)
+        notes.append(
+            "The shares of strata may differ between known normals and tests; rows of strata"
+            " without known normals are not tested."
+        )
+    return _of_network(bound, [needs, _if_few_lie(spec)], notes)
 
 
 def _of_network(bound: str, assumptions: Iterable[str], notes: Iterable[str]) -> Guarantee:

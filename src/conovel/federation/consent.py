@@ -71,6 +71,8 @@ class Limits:
     max_runs_per_data: Positive = 10  # with the same rows
     # Where agents learn together, refuse runs in which the coordinator would see this site's sums.
     masks: bool = True
+    # Columns that a run may name as strata: numbers of rows by their values then leave the site.
+    strata: tuple[str, ...] = ()
     # Whether what leaves the site may be learnt from its known novelties, too.
     share_known: bool = False
     # Of sums: their rounds, bins of a column in a round, trees, and rows of all in a leaf.
@@ -139,6 +141,7 @@ class Limits:
             self._objection_to_composite(terms)
             or objection_to_sums(self, terms.spec)
             or self._objection_to_counting(terms)
+            or self._objection_to_strata(terms)
             or self._too_few(len(terms.agents))
         )
 
@@ -155,6 +158,14 @@ class Limits:
             f"composite {composite!r} is not among those this site agrees to"
             f" ({', '.join(self.composites) or 'none'}): leave out --composite, or the site adds"
             f" {composite!r} to composites in its site.toml"
+        )
+
+    def _objection_to_strata(self, terms: Terms) -> str:
+        if not (others := [name for name in terms.spec.strata if name not in self.strata]):
+            return ""
+        return (
+            f"strata of {', '.join(others)} would tell numbers of rows by their values: leave out"
+            " --strata, or the site adds the columns to strata in its site.toml"
         )
 
     def _objection_to_counting(self, terms: Terms) -> str:

@@ -34,6 +34,7 @@ from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, explain_files
 from conovel.site.site import Site
+from conovel.site.strata import checked_within
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import site_seed
@@ -125,6 +126,7 @@ class SiteFiles:
         decisions = folder / "decisions.parquet"
         if site.store is not None:
             n_flagged = agent.n_rejected
+            site.cut(agent.limit, agent.floors)
             reasons = explain_files(site, agent.limit, _MOST_EXPLAINED)
             written = DecisionFile(site, agent.limit, agent.outcome.conforming)
             written.write(decisions, reasons)
@@ -156,7 +158,8 @@ class SiteFiles:
     def decide(self, site: Site, agent: Agent) -> SiteResult:
         """Decide about the rows in memory, as the run by itself does."""
         floor, conforming = agent.floor, agent.outcome.conforming
-        return decide(site, agent.limit, self._ids, self.file.name, floor, conforming)
+        about = agent.limit, self._ids, self.file.name, floor, conforming, agent.floors
+        return decide(site, *about)
 
     def _findings(self, site: Site, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, as an agent in one process does."""
@@ -164,12 +167,14 @@ class SiteFiles:
             CheckedRows.of(site.null, site.test),
             self._thin(site, site.n_calibration, agent),
         )
+        compared, of_strata = checked_within(checked, site.strata)
         before = check_rows(
-            checked,
+            compared,
             checked.entries_of(self._ids),
             lambda _: None,
             thin,
             *(known_findings(site.known_rows, site.null, site.test) if site.known_rows else ()),
+            *of_strata,
             n_agents=len(self.terms.agents),
         )
         return with_findings(result, before, checked).warnings
@@ -253,5 +258,6 @@ def _plain(result: SiteResult) -> dict[str, Any]:
         ],
         "tested": result.tested.tolist(),
         **result.cells_as_plain(),
+        **result.strata_as_plain(),
         "rejected": result.rejected.tolist(),
     }

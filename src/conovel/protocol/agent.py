@@ -110,6 +110,12 @@ class Agent(Machine):
         return self.deciding.floor
 
     @property
+    def floors(self) -> tuple[int, ...]:
+        """With strata, the lowest cell of each of them whose rows take part."""
+        floors: tuple[int, ...] = getattr(self.deciding, "floors", ())
+        return floors
+
+    @property
     def n_rejected(self) -> int:
         """How many rows of this agent are rejected; raises the error of a broken run."""
         return self.deciding.n_rejected(self.outcome)

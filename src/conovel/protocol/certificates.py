@@ -73,9 +73,9 @@ def run_bounds(transcript: Transcript, confidence: Level) -> ListBounds:
     for part in parts:
         rows = part.calibration + part.tests
         for name in part.agents:
-            sizes, room = ready[name], transcript.rooms[name]
-            above = most_above(sizes.n_calibration, room) if room else None
-            blocks.append(Block(sizes.n_tested, sizes.n_calibration, above))
+            room = transcript.rooms[name]
+            for m, size, _ in ready[name].blocks:  # with strata, each of them is a block
+                blocks.append(Block(m, size, most_above(size, room) if room else None))
         if len(part.agents) == 1 and not transcript.rooms[part.agents[0]]:
             lowest = max(lowest, int(np.argmax(rows > 0)) if rows.any() else N_CELLS)
     calibration, tests = (
@@ -150,8 +150,8 @@ def cell_lists(transcript: Transcript, confidence: Level) -> CellLists:
             _from_the_highest(np.sum(counts, axis=0))[:n]
             for counts in ([p.tests for p in own], [p.calibration for p in own])
         )
-        sizes = [ready[name] for part in own for name in part.agents]
-        weight = max(one.n_tested / (one.n_calibration + 1) for one in sizes)
+        sizes = [one for part in own for name in part.agents for one in ready[name].blocks]
+        weight = max(m / (size + 1) for m, size, _ in sizes)
         false += np.where(tests > 0, weight * (1 + calibration), 0.0)
     n_test = sum(ready[name].n_tested for part in parts for name in part.agents)
     return CellLists(bounds, false, flagged, n_test)

@@ -120,7 +120,7 @@ def group_findings(transcript: Transcript, decisions: Mapping[str, Any]) -> Iter
         if totals is None or not here:
             continue
         rows = [(np.asarray(own["cells"], dtype=np.int64), own["floor"]) for own in here]
-        tests = sum(np.bincount(c[c >= floor], minlength=N_CELLS) for c, floor in rows)
+        tests = sum(np.bincount(c[c >= max(floor, 0)], minlength=N_CELLS) for c, floor in rows)
         is_right = np.array_equal(tests, totals.tests)
         if len(here) < len(names):
             is_right = bool(np.all(tests <= np.array(totals.tests)))

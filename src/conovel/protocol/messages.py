@@ -23,7 +23,7 @@ from conovel.spec.bodies import BODIES, COORDINATOR, IN_ROUNDS, Message
 from conovel.spec.fields import NAME, Reader, Unfit, layout_of, pack, unpack
 
 MAGIC = b"CNVL"
-VERSION = 5
+VERSION = 6
 HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
 CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
 

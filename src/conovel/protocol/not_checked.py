@@ -52,7 +52,7 @@ NOT_CHECKED = {
     "agent": f"{_OF_ROWS} choices ledger.list ledger.n_listed_in_all ledger.rounds ledger.sites"
     " picture reasons site transcript.agents.*.n_null transcript.n_tests transcript.rounds"
     f" transcript.run_id warnings {' '.join(_BEHIND_THE_RANKS)}",
-    "detect": "detector ledger made n_train null pi0 picture read_as reasons scorer selection test"
+    "detect": "detector ledger made n_train null pi0 picture read_as reasons resolution scorer selection test"
     " verdicts warnings",
 }
 # With a nonce, the run id follows from all terms. Runs of earlier versions have none.
@@ -88,7 +88,7 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     ['n_train']
     """
     kind = kind_of(run)
-    patterns = NOT_CHECKED[kind].split()
+    patterns = NOT_CHECKED[kind].split() + _of_strata(run)
     if kind == "network" and "runs" in run:  # what is not checked of any of them
         patterns += {f"runs.*.{path}" for one in run["runs"] for path in not_checked(one)}
     if kind == "detect":
@@ -118,6 +118,14 @@ def _of_one_site(run: Mapping[str, Any]) -> tuple[str, ...]:
     if "repeats" in run:
         return _OF_REPEATS + (() if "flagged_in_runs" in run else _NUMBERS_OF_FLAGS)
     return () if "ranks" in run else _NUMBERS_OF_RANKS
+
+
+def _of_strata(run: Mapping[str, Any]) -> list[str]:
+    """Name what strata add: of one site, cells decide and are not in the result."""
+    if "strata" in run:
+        return ["certificate", "fewest_rejections_possible", "strata.strata"]
+    spec = run.get("transcript", {}).get("spec") or {}
+    return ["decisions.*.strata", "transcript.agents.*.strata"] if spec.get("strata") else []
 
 
 def kind_of(run: Mapping[str, Any]) -> str:

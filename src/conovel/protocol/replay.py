@@ -32,6 +32,7 @@ from conovel.protocol.recompute import (
     repeated_findings,
     repeated_site_findings,
 )
+from conovel.protocol.recompute_strata import strata_findings
 from conovel.protocol.replay_messages import (
     AgentReplay,
     invited_to,
@@ -48,6 +49,7 @@ from conovel.spec.run_spec import RunSpec, run_id_of, run_id_of_terms
 from conovel.stats.cells import N_CELLS, reaches
 from conovel.stats.ranks import as_block
 from conovel.stats.stepup import RankHistogram, step_up, within_limit
+from conovel.stats.strata import NO_CELL
 from conovel.stats.words import counted
 
 
@@ -100,6 +102,8 @@ def _findings(run: Mapping[str, Any]) -> Iterator[str]:
 def _one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
     if "weights" in run:
         return weighted_site_findings(run)
+    if "strata" in run:
+        return strata_findings(run)
     return repeated_site_findings(run) if "repeats" in run else one_site_findings(run)
 
 
@@ -189,7 +193,8 @@ class _Finished:
             sizes, own = self.sizes[name], decisions[name]
             given, rejected = np.asarray(own["ranks"]), np.asarray(own["rejected"])
             ranks, _ = as_block(given[given != 0], sizes.n_calibration)
-            if given.size != sizes.n_test or ranks.size != sizes.n_tested:
+            n_rows = given.size if self.spec.strata else sizes.n_test  # some are in no stratum
+            if given.size != n_rows or ranks.size != sizes.n_tested:
                 yield f"{name} has {ranks.size} ranks for {given.size} rows"
             expected = {"n_calibration": sizes.n_calibration, "tested": (given != 0).tolist()}
             yield from _differences_in(own, expected)
@@ -317,7 +322,9 @@ def _cell_findings(
 ) -> Iterator[str]:
     """Check that an agent's histogram and decisions follow from the cells of its rows."""
     cells, floor = np.asarray(own["cells"]), own["floor"]
-    if not _are_cells(cells) or type(floor) is not int:
+    # With strata, rows that are not tested or below the floor of their stratum are in no cell.
+    inside = cells[cells != NO_CELL] if transcript.settings.strata else cells
+    if not _are_cells(inside) or type(floor) is not int or floor < 0:
         yield f"a row of {name} is in a cell that does not exist"
         return
     counts = np.bincount(cells[cells >= floor].astype(np.int64), minlength=N_CELLS)

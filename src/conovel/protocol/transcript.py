@@ -71,18 +71,22 @@ class Entry(NamedTuple):
 
 @dataclass
 class Sizes:
-    """The row numbers of one agent; the last three are zero until it was ready."""
+    """The row numbers of one agent; the last three are zero until it was ready.
+
+    With strata, the last three of each stratum, one after the other.
+    """
 
     n_null: int = 0
     n_test: int = 0
     n_tested: int = 0
     n_calibration: int = 0
     n_wanted: int = 0
+    strata: tuple[int, ...] = ()
 
     @property
     def ready(self) -> Ready:
         """The READY of the agent."""
-        return Ready(self.n_tested, self.n_calibration, self.n_wanted)
+        return Ready(self.n_tested, self.n_calibration, self.n_wanted, self.strata)
 
 
 @dataclass
@@ -240,7 +244,7 @@ class Transcript:
             case Ready():
                 sizes = self._sizes(sender)
                 sizes.n_tested, sizes.n_calibration = body.n_tested, body.n_calibration
-                sizes.n_wanted = body.n_wanted
+                sizes.n_wanted, sizes.strata = body.n_wanted, body.strata
             case Left():
                 self.left.setdefault(body.agent, message.round)
             case Start():
@@ -367,11 +371,19 @@ def _sums(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
+def _sizes_as_plain(sizes: Sizes) -> dict[str, Any]:
+    plain = asdict(sizes)
+    strata = list(plain.pop("strata"))
+    return plain | ({"strata": strata} if strata else {})
+
+
 def _as_sizes(plain: Mapping[str, Any]) -> Sizes:
-    for n in plain.values():
+    plain = dict(plain)
+    strata = tuple(plain.pop("strata", ()))
+    for n in (*plain.values(), *strata):
         if not 0 <= index(n) < 1 << 64:
             raise ValueError(f"{briefly(n)} is not a number of rows")
-    return Sizes(**plain)
+    return Sizes(**plain, strata=strata)
 
 
 def _as_round(plain: Mapping[str, Any]) -> Round:
@@ -390,7 +402,7 @@ def _as_entry(row: list[Any]) -> Entry:
 
 # What a transcript has of agents by name: how it is written, and how it is read.
 _TABLES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "agents": (asdict, _as_sizes),
+    "agents": (_sizes_as_plain, _as_sizes),
     "left": (int, index),
     "weights": (str, as_exact),
     "rooms": (str, as_exact),

@@ -39,6 +39,8 @@ def lists_of(result: Detection | FileDetection, confidence: Level | None = None)
     confidence : float, str or Fraction, optional
         By default that of the result, or 95 %.
     """
+    if result.strata is not None:
+        return {"why": "Lists of other lengths are not drawn with strata: ask for certificate()."}
     sure = next(c for c in (confidence, result.confidence, CONFIDENCE) if c is not None)
     try:
         refuse_many(result.n_calibration, result.histogram.size)

@@ -106,7 +106,8 @@ def _numbers(transcript: Transcript) -> Iterator[int]:
     yield transcript.n_tests
     yield from transcript.left.values()
     for sizes in transcript.agents.values():
-        yield from astuple(sizes)
+        *numbers, strata = astuple(sizes)
+        yield from (*numbers, *strata)
     for number, round_ in transcript.rounds.items():
         yield from (number, *round_.counts.values())
     for reveal in transcript.reveals.values():
@@ -210,6 +211,10 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     if ways.deciding.false_alarm:
         statement += " A row is a false alarm if it is normal at any site, not only at its own."
     needs = list(ways.plain_needs)
+    if spec.strata:
+        needs = [
+            need.replace("at each site,", "at each site and in each stratum,") for need in needs
+        ]
     if shares_counts:
         needs.append("no site lies about its counts")
     if spec.liars:

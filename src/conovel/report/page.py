@@ -26,6 +26,7 @@ from conovel.report.sections import (
     settings_section,
     threshold_fact,
 )
+from conovel.report.strata import with_strata
 from conovel.report.view import Checked, Section, Story, Table, read_picture
 from conovel.rows.storage import read_json, write_text
 from conovel.runs.file_detection import FileDetection
@@ -106,7 +107,7 @@ def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
     run = Checked(content)
     story = replace(_story(run, folder), flagged=read_flagged(run))
     story = replace(story, sections=[*story.sections, *made_section(run)])
-    return with_findings(with_ledger(story, run), run)
+    return with_findings(with_strata(with_ledger(story, run), run), run)
 
 
 def _story(run: Checked, folder: Path | None) -> Story:

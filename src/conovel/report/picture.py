@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from conovel.stats.resolution import rank_limit
 
 if TYPE_CHECKING:
     from conovel.runs.detection import Detection
+    from conovel.site.strata import StrataResult
 
 FORMAT = "conovel-picture-1"
 MOST_ROWS = 100  # rows listed, the most novel first
@@ -72,6 +73,14 @@ def of_detection(detection: Detection) -> dict[str, Any]:
         from conovel.report.run_pictures import of_repeats, repeated_rows  # noqa: PLC0415
 
         return of_repeats(repeated_rows({detection.name: detection}))
+    if detection.strata is not None:
+        rows = StrataRows(
+            row_names(detection.ids, detection.ranks.size),
+            detection.ranks,
+            detection.scores,
+            detection.rejected,
+        )
+        return of_strata(detection.strata, rows) | {"lists": lists_of(detection)}
     outcome = detection.stepup
     slope = outcome.level / (detection.ranks.size * (outcome.pi0 or 1))
     block = SiteRanks(
@@ -90,6 +99,30 @@ def of_detection(detection: Detection) -> dict[str, Any]:
     if detection.ledger is not None:  # all batches so far decide, not this one by itself
         line = by_largest_rank("", block)
     return picture({"": block}, [line]) | {"lists": lists_of(detection)}
+
+
+class StrataRows(NamedTuple):
+    """All test rows of a site with strata; a row that was not tested has rank 0."""
+
+    names: NDArray[Any]
+    ranks: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    rejected: NDArray[np.bool_]
+
+
+def of_strata(strata: StrataResult, rows: StrataRows) -> dict[str, Any]:
+    """Summarise the decisions at one site, each stratum by itself; cells decide."""
+    blocks = {}
+    for s in np.flatnonzero(strata.tested).tolist():
+        here = strata.codes == s
+        blocks[strata.labels[s]] = SiteRanks(
+            ranks=rows.ranks[here],
+            rejected=rows.rejected[here],
+            n_calibration=int(strata.n_calibration[s]),
+            names=rows.names[here],
+            scores=rows.scores[here],
+        )
+    return picture(blocks, [by_largest_rank(name, block) for name, block in blocks.items()])
 
 
 def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from conovel.report.picture import (
     P_VALUE_BINS,
     Line,
     SiteRanks,
+    StrataRows,
     by_largest_rank,
     curve_content,
+    of_strata,
     p_value_edges,
     picture,
     row_content,
@@ -30,6 +32,7 @@ from conovel.report.picture import (
     site_content,
     thinned,
 )
+from conovel.rows.storage import read_columns
 from conovel.site.explain.reasons import MOST_EXPLAINED
 from conovel.spec.training import Numbers
 from conovel.stats.null_proportion import NullProportion
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from conovel.runs.file_detection import FileDetection
     from conovel.runs.results import NetworkRun
     from conovel.runs.site_results import SiteResult
+    from conovel.site.strata import StrataResult
 
 REPEATS_FORMAT = "conovel-repeats-1"
 
@@ -55,13 +59,21 @@ def of_network(run: NetworkRun) -> dict[str, Any]:
             continue
         rows = np.flatnonzero(site.tested)
         blocks[name] = SiteRanks(
-            ranks=site.ranks[rows],
+            ranks=_site_ranks(site)[rows],
             rejected=site.rejected[rows],
             n_calibration=site.n_calibration,
             names=row_names(site.ids, site.tested.size)[rows],
             scores=site.scores[rows],
         )
     return picture(blocks, lines_of(run.transcript, blocks))
+
+
+def _site_ranks(site: SiteResult) -> NDArray[np.int64]:
+    """Give ranks among all calibration rows; with strata the nearest that has the p-value."""
+    if site.strata is None:
+        return site.ranks
+    size = site.n_calibration + 1
+    return np.maximum(np.nan_to_num(np.rint(site.p_values * size)).astype(np.int64), 1)
 
 
 def network_content(
@@ -204,6 +216,8 @@ def repeated_rows(sites: Mapping[str, SiteResult]) -> dict[str, RepeatedRows]:
 
 def of_files(detection: FileDetection) -> dict[str, Any]:
     """Summarise the decisions, as :func:`conovel.report.of_detection` does in memory."""
+    if detection.strata is not None:
+        return _of_strata_files(detection, detection.strata) | {"lists": lists_of(detection)}
     outcome, histogram, sketch = detection.stepup, detection.histogram, detection.sketch
     m, n_calibration, n_rejected = histogram.size, histogram.n_calibration, outcome.n_rejected
     line = Line(("",), outcome.level / (m * (outcome.pi0 or 1)), n_rejected)
@@ -232,6 +246,16 @@ def of_files(detection: FileDetection) -> dict[str, Any]:
         "most_novel": _most_novel(detection),
         "lists": lists_of(detection),
     }
+
+
+def _of_strata_files(detection: FileDetection, strata: StrataResult) -> dict[str, Any]:
+    """Read ranks and scores of all rows again: each stratum is drawn by itself."""
+    columns = read_columns(detection.out, ["score", "rank", "rejected"])
+    scores = np.array([np.nan if s is None else s for s in columns["score"]], dtype=np.float64)
+    ranks = np.array(columns["rank"], dtype=np.int64)
+    names = row_names(None, ranks.size)
+    rejected = np.array(columns["rejected"], dtype=np.bool_)
+    return of_strata(strata, StrataRows(names, ranks, scores, rejected))
 
 
 def _p_values(detection: FileDetection) -> dict[str, list[Any]]:

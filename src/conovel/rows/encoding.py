@@ -64,6 +64,10 @@ class FeatureMap(ABC):
     def identity(self) -> Any:
         """Give what tells it from others, in plain JSON types."""
 
+    def spell_value(self, column: str, features: Sequence[float]) -> str:
+        """Spell the value that a column has where these are its features."""
+        return ", ".join(map(spell_number, features))
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are read."""
@@ -121,7 +125,7 @@ class Encoder(FeatureMap):
             j += len(column.features)
             gone = features[-1] > 0 if column.missing else np.zeros(len(X), dtype=np.bool_)
             if column.kind == "category":
-                names_of_rows = _level_names(column, features)
+                names_of_rows = level_names(column, features)
                 names_of_rows[gone] = None
                 columns[column.name] = names_of_rows
             else:
@@ -215,7 +219,18 @@ def _categories(column: Column, raw: RawColumn, name: str) -> list[Vector]:
     return [*indicators, *_indicator(column, texts.codes < 0, name)]
 
 
-def _level_names(column: Column, features: Matrix) -> NDArray[Any]:
+def spell_number(value: float) -> str:
+    """Write a number so that different numbers look different, whole ones without a point.
+
+    Examples
+    --------
+    >>> spell_number(2026.0), spell_number(0.1)
+    ('2026', '0.1')
+    """
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def level_names(column: Column, features: Matrix) -> NDArray[Any]:
     """Name the level of each row, given the features of a category."""
     names = [*column.levels, *(["(rare)"] if column.rare else []), "(unseen)"]
     if column.buckets:

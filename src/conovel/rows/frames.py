@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.rows.columns import as_it_is, no_value, one_form, plain_missing, series_kind
-from conovel.rows.encoding import FeatureMap, pandas_frame
+from conovel.rows.encoding import FeatureMap, pandas_frame, spell_number
 from conovel.rows.tables import Rows, as_floats, require_finite, unify
 from conovel.scorers.argument import on_frames, reads_frames
 from conovel.scorers.base import Matrix, Scorer, Vector
@@ -130,6 +130,14 @@ class FrameCodec(FeatureMap):
             (str(c.name), c.missing, None if c.is_number else tuple(map(str, c.values)))
             for c in self._columns
         ]
+
+    def spell_value(self, column: str, features: Sequence[float]) -> str:
+        """Spell the value that a column has where these are its features."""
+        own = next(one for one in self._columns if str(one.name) == column)
+        if own.is_number:
+            is_missing = own.missing and features[1] > 0
+            return "(missing)" if is_missing else spell_number(features[0])
+        return "(missing)" if features[0] < 0 else str(own.values[int(features[0])])
 
     def encode_frame(self, frame: nw.DataFrame[Any], name: str) -> list[Vector]:
         """Give the features of the rows of a frame, each as a vector."""

@@ -162,6 +162,11 @@ def _read(path: Path, limit: int) -> tuple[Mapping[str, Counts], Masks]:
 
 def certificate_of_files(result: FileDetection, confidence: Level = CONFIDENCE) -> Certificate:
     """Return the certificate of rows in files; ranks are read where rows are asked for."""
+    if result.strata is not None:
+        raise InputError(
+            "there is no certificate with strata where files are read in pieces: read the rows and"
+            " call AdaDetect(strata=...).detect(X_null, X_test)"
+        )
     flagged = result.histogram.smallest(np.arange(1, result.n_rejected + 1)) - 1
     rows = partial(_read, result.out, result.limit)
     return _of_one(result.histogram, confidence, result.level, rows, flagged)
@@ -183,6 +188,10 @@ def certificate_of_site(result: SiteResult, confidence: Level = CONFIDENCE) -> C
         why = "with a ledger other batches decide too; ask the ledger"
     elif result.roaming is not None:
         why = "in the regime 'consensus' a row that is normal elsewhere is no novelty"
+    elif result.strata is not None:
+        if "strata_counts" in result.parts:
+            return _of_strata(result, confidence)
+        why = "with strata an agent by itself has none; the run has one"
     elif not result.tested.all():
         why = "in the regime 'split' rows are ranked in parts"
     if why:
@@ -195,6 +204,21 @@ def certificate_of_site(result: SiteResult, confidence: Level = CONFIDENCE) -> C
     places = result.ranks - 1
     rows = partial(_given, {"": places}, {"": result.rejected})
     return _of_one(histogram, confidence, level, rows, places[result.rejected])
+
+
+def _of_strata(result: SiteResult, confidence: Level) -> Certificate:
+    """Return the certificate of one site with strata: each of them is a block.
+
+    Proof: Theorem 21 (docs/theory.md#thm-certificate), Theorem 22 (docs/theory.md#thm-strata).
+    """
+    above, blocks = result.parts["strata_counts"]
+    tests, calibration = (np.cumsum(one[::-1]) for one in (above.tests, above.calibration))
+    bounds = ListBounds(tests, calibration, false_bound(blocks, confidence))
+    places = places_of(result.parts["cells"].cells)
+    rows = partial(_given, {"": places}, {"": result.rejected})
+    sure, n_test = 1 - as_confidence(confidence), int(result.tested.sum())
+    level = getattr(result, "level", None)
+    return Certificate(sure, bounds, n_test, level, False, rows, places[result.rejected])
 
 
 def certificate_of_run(run: NetworkRun, confidence: Level = CONFIDENCE) -> Certificate:

@@ -67,7 +67,7 @@ class Detection(SiteResult):
     @cached_property
     def histogram(self) -> RankHistogram:
         """How often each rank occurs."""
-        return RankHistogram(self.ranks, self.n_calibration)
+        return RankHistogram(self.ranks[self.tested], self.n_calibration)
 
     @property
     def level(self) -> Fraction:
@@ -107,6 +107,8 @@ class Detection(SiteResult):
     @property
     def resolution(self) -> Resolution:
         """How few rows could have been rejected together with this calibration size."""
+        if self.strata is not None:
+            return self.strata.resolution(self.level)
         if self.conditional is not None:
             return self.conditional.resolution(self.ranks.size, self.level)
         numbers = self.n_calibration, self.ranks.size, self.level
@@ -126,6 +128,9 @@ class Detection(SiteResult):
         if self.weighted is not None:
             del summary["largest_rejected_rank"]
             summary["weights"] = self.weighted.summary()
+        if self.strata is not None:
+            summary["strata"] = self.strata.to_dict(self.strata.n_rejected(self.rejected))
+            del summary["largest_rejected_rank"]  # cells decide
         if "ties" in self.parts:
             summary["ties"] = self.parts["ties"]
         if self.conditional is not None:
@@ -133,7 +138,7 @@ class Detection(SiteResult):
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
-            del summary[of_one_run]
+            summary.pop(of_one_run, None)
         return summary | {
             "level": str(self.level),
             "repeats": {
@@ -157,6 +162,8 @@ class Detection(SiteResult):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
         columns = super().columns()
+        if self.strata is not None:
+            return columns  # cells decide, not adjusted p-values
         del columns["tested"]  # every row is
         if self.weighted is not None:
             del columns["rank"]

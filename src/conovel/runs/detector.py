@@ -23,6 +23,7 @@ from conovel.errors import ColumnError, InputError
 from conovel.rows.pairs import without_kinds
 from conovel.rows.samples import Table, raw_numbers, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
+from conovel.rows.strata import StrataLike, as_strata
 from conovel.rows.tables import Rows
 from conovel.runs.certificates import as_certain
 from conovel.runs.detection import Detection
@@ -33,6 +34,7 @@ from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, content_digest, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows
+from conovel.runs.strata import refuse_with_strata
 from conovel.runs.verdicts import Verdicts
 from conovel.runs.weighted import ESTIMATE, WeightsLike, require_plain, take_weights
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
@@ -104,6 +106,11 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         values of both samples. A schema that was made from one of them alone is refused.
     confidence : float, str, Fraction or None
         Flag the longest list of which at most `level` is false with this probability.
+    strata : str, int, list of these, or None
+        A column, or several, within whose values rows are compared: a branch, a machine type, a
+        month. Known normals and normal tests need be exchangeable within each stratum only, so
+        that the shares of strata may have changed. Tests of a stratum without known normals are
+        not tested.
     ties : {"against", "random"}
         Whether calibration rows with the score of a test row count against it, or equal scores are
         ordered at random, by a seed of its own. Random finds more where many scores are equal, and
@@ -167,6 +174,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         schema: SchemaLike = None,
         confidence: Level | None = None,
         ties: str = "against",
+        strata: StrataLike = None,
         weights: WeightsLike = None,
     ) -> None:
         self.scorer = scorer
@@ -179,6 +187,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
         self.confidence = confidence
         self.ties = ties
+        self.strata = strata
         self.weights = weights
 
     def detect(
@@ -232,6 +241,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.settings()
         if ledger is not None:  # many batches need finer ranks than one
             settings = replace(settings, least=ANY_SHARE)
+        if settings.strata:
+            refuse_with_strata(ledger=ledger is not None, verdicts=verdicts is not None)
         judged = weighted = None
         if self.weights is not None:
             refused = {"a ledger": ledger is not None, "verdicts": verdicts is not None}
@@ -296,6 +307,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
                 "pi0": pi0 is not None,
                 "repeats": repeats > 1,
                 "confidence": sure is not None,
+                "strata": self.strata is not None,
             }
             others |= {"ties='random'": drawn, "train_fraction=0": of_estimate}
             require_plain(self.weights, others)
@@ -304,6 +316,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         train_fraction = None if share is None else as_train_fraction(share)
         split_seed, scorer_seed = detector_seeds(seed)
         candidates = tuple(as_candidates(self.scorer, scorer_seed))
+        strata = () if self.strata is None else as_strata(self.strata)
+        if strata:
+            refuse_with_strata(pi0=pi0 is not None, ties=drawn, train_fraction=train_fraction == 0)
         return OneSiteSettings(
             scorer=self.scorer,
             candidates=candidates,
@@ -317,6 +332,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             confidence=sure if sure is None else as_certain(sure, repeats, pi0),
             lots=ties_seed(seed) if drawn else None,
             chance=chance,
+            strata=strata,
         )
 
     def keep(
@@ -356,8 +372,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Called with the name of each stage as it begins.
         """
         tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
-        samples = X_null, X_unlabelled, X_known
-        about = self.settings(), *samples, self.schema, tell
+        samples, settings = (X_null, X_unlabelled, X_known), self.settings()
+        if settings.strata:
+            refuse_with_strata(keep=True)
+        about = settings, *samples, self.schema, tell
         return keep(*about, explain=explain, confidence=confidence)
 
     def fit(

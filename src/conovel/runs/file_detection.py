@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
@@ -21,6 +25,7 @@ from conovel.runs.detection import facts_of, headline_of, summary_of, with_resol
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
+from conovel.runs.strata import decide_site, step_of, strata_work
 from conovel.scorers.automatic import at_one_site
 from conovel.scorers.base import Selection
 from conovel.site.checks.known import known_findings
@@ -29,9 +34,10 @@ from conovel.site.explain.reasons import Reasons
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, Sketch, explain_files
 from conovel.site.stored_blocks import Progress, silent
+from conovel.site.strata import StrataResult
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import Guarantee, one_site, this_list
+from conovel.spec.guarantee import Guarantee, this_list
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.shown import Shown
 from conovel.spec.training import thin_finding
@@ -77,12 +83,21 @@ class FileDetection(Shown):
     warnings: tuple[Finding, ...] = ()
     n_known: int = 0
     columns_used: tuple[str, ...] = ()
+    strata: StrataResult | None = None  # with strata, what became of each of them
+    n_flagged: NDArray[np.int64] | None = None  # of each stratum
     reasons: Reasons | None = field(default=None, repr=False)
 
     report = write_report
     certificate = certificate_of_files
-    summary = summary_of
     _shown = facts_of
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the rows, ready for JSON."""
+        summary = summary_of(self)
+        if self.strata is not None and self.n_flagged is not None:
+            summary["strata"] = self.strata.to_dict(self.n_flagged)
+            del summary["largest_rejected_rank"]  # cells decide
+        return summary
 
     @property
     def n_calibration(self) -> int:
@@ -97,6 +112,8 @@ class FileDetection(Shown):
     @property
     def n_rejected(self) -> int:
         """Number of rows declared novelties."""
+        if self.n_flagged is not None:
+            return int(self.n_flagged.sum())
         return self.histogram.at_most(self.limit)
 
     @property
@@ -112,6 +129,8 @@ class FileDetection(Shown):
     @property
     def resolution(self) -> Resolution:
         """How few rows could have been rejected together with this calibration size."""
+        if self.strata is not None:
+            return self.strata.resolution(self.level)
         return resolution(self.n_calibration, self.histogram.size, self.level)
 
 
@@ -155,32 +174,13 @@ def detect_files(
     """
     require_writable(out)
     settings = detector.settings()
-    if settings.repeats > 1:
-        raise InputError(
-            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
-            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
-        )
-    if settings.train_fraction == 0:
-        raise InputError(
-            "train_fraction=0 is for rows in memory, and these files are read in pieces: leave it"
-            " out, or read the rows and call AdaDetect(train_fraction=0).detect(X_null, X_test)"
-        )
-    if settings.lots is not None:
-        raise InputError(
-            "ties='random' is for rows in memory, and these files are read in pieces: leave ties"
-            " out, or read the rows and call AdaDetect(ties='random').detect(X_null, X_test)"
-        )
-    if settings.chance is not None:
-        raise InputError(
-            "weights are for rows in memory, and these files are read in pieces: leave weights"
-            " out, or read the rows and call AdaDetect(weights=...).detect(X_null, X_test)"
-        )
+    _require_pieces(settings)
     level, pi0, sure = settings.level, settings.pi0, settings.confidence
-    promise = one_site(level, pi0)
+    promise = settings.guarantee(0)
     site = open_files_site(
         null,
         test,
-        _work(settings),
+        strata_work(settings) if settings.strata else _work(settings),
         out.with_name(f".{out.name}.work"),
         columns=columns,
         id_column=id_column,
@@ -192,10 +192,15 @@ def detect_files(
         known_file=known_file,
     )
     try:
-        if pi0 is None:
-            warn_resolution([(len(site.test), site.n_calibration_planned(1))], level)
-        histogram = site.ranks({})
-        outcome = step_up_counts([histogram], level, pi0)
+        if settings.strata:
+            outcome = step_of(decide_site(site, settings), settings)
+            assert site.ranked is not None  # noqa: S101
+            histogram = site.ranked.histogram
+        else:
+            if pi0 is None:
+                warn_resolution([(len(site.test), site.n_calibration_planned(1))], level)
+            histogram = site.ranks({})
+            outcome = step_up_counts([histogram], level, pi0)
         limit = outcome.limits[0]
         if sure is not None:
             limit = 1 + site_bounds(histogram, sure).last_place(level)
@@ -205,18 +210,24 @@ def detect_files(
     except (InputError, FileError):
         site.close()  # the same inputs would only fail again
         raise
-    thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
+    sizes = histogram.n_calibration, histogram.size
+    thin = None if settings.strata else thin_finding(*sizes, level, pi0)
     of_known = (
         known_findings(site.known_rows, site.null, site.test) if check and site.known_rows else ()
     )
     findings = written.findings(thin, *of_known) if check else ()
     assert site.explainer is not None  # noqa: S101  (rows are ranked)
     used = site.explainer.names
+    n_train = len(site.null) - site.n_calibration
+    if settings.strata:  # some known normals are not used
+        n_train = len(site.own_block.null_train)
     site.close()
     release_unused()
     result = FileDetection(
         out=out,
-        n_train=len(site.null) - site.n_calibration,
+        n_train=n_train,
+        strata=written.strata,
+        n_flagged=written.n_flagged,
         histogram=histogram,
         sketch=written.sketch,
         stepup=outcome,
@@ -231,6 +242,23 @@ def detect_files(
         n_known=0 if site.known_rows is None else len(site.known_rows),
     )
     return replace(result, warnings=tuple(with_resolution(result, findings))) if check else result
+
+
+def _require_pieces(settings: OneSiteSettings) -> None:
+    """Refuse settings that need all rows in memory."""
+    refused = {
+        "repeats": settings.repeats > 1,
+        "train_fraction=0": settings.train_fraction == 0,
+        "ties='random'": settings.lots is not None,
+        "weights": settings.chance is not None,
+        "confidence with strata": bool(settings.strata) and settings.confidence is not None,
+    }
+    for name, is_given in refused.items():
+        if is_given:
+            raise InputError(
+                f"{name} is for rows in memory, and these files are read in pieces: leave it out,"
+                " or read the rows and call AdaDetect(...).detect(X_null, X_test)"
+            )
 
 
 def _work(settings: OneSiteSettings) -> SiteWork:

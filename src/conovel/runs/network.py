@@ -11,6 +11,7 @@ from typing import Literal
 from conovel.errors import InputError
 from conovel.protocol.certificates import refuse_uncovered
 from conovel.rows.schemas import SchemaLike, as_whole_schema
+from conovel.rows.strata import StrataLike, as_strata
 from conovel.runs.agents import (
     Agent,
     as_agents,
@@ -24,6 +25,7 @@ from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_le
 from conovel.runs.network_run import Phase, as_dropouts, check_sites, run_network, with_checks
 from conovel.runs.repeats import run_repeatedly
 from conovel.runs.results import NetworkRun
+from conovel.runs.strata import refuse_with_strata
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
@@ -120,6 +122,10 @@ class Network(Shown):
     confidence : float, str, Fraction or None
         Flag the longest list over all agents of which at most `level` is false with this
         probability, in the regimes `together` and `joint`. None promises `level` on average.
+    strata : str, int, list of these, or None
+        A column, or several, within whose values each agent compares its rows; see
+        :class:`conovel.AdaDetect`. In the regimes `together` and `joint`. Each agent tells how
+        many rows it has in each stratum, not which.
     ties : {"against"}
         Agents count ties against a row; "random", which one site has, is refused.
 
@@ -162,6 +168,7 @@ class Network(Shown):
         masks: bool = False,
         confidence: Level | None = None,
         ties: str = "against",
+        strata: StrataLike = None,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -184,6 +191,7 @@ class Network(Shown):
         self.masks = masks
         self.confidence = confidence
         self.ties = ties
+        self.strata = strata
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -211,6 +219,7 @@ class Network(Shown):
             schema=schema,
             privacy=self.privacy,
             masks=self.masks,
+            strata=() if self.strata is None else as_strata(self.strata),
             names_models=name_models(self.agents, self.scorer),
         )
 
@@ -252,6 +261,8 @@ class Network(Shown):
         if self.confidence is not None:
             sure = as_certain(self.confidence, spec.repeats, spec.pi0, self.ledger)
             refuse_uncovered(spec)
+        if spec.strata and self.ledger is not None:
+            refuse_with_strata(ledger=True)
         vanishing = as_dropouts(dropouts, agents)
         if self.min_group_rows is not None:
             as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")

@@ -37,6 +37,7 @@ from conovel.site.blocks import Ranked
 from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.site import Site
+from conovel.site.strata import checked_within
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee
@@ -93,7 +94,7 @@ def run_network(
     limits = {name: none if name in lost else machines[name].limit for name in sites}
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
-    floors = {name: machine.floor for name, machine in machines.items()}
+    floors = {name: (machine.floor, machine.floors) for name, machine in machines.items()}
     conforming = outcome.conforming if outcome.conforms else {}
     return _result(spec, members, sites, limits, transcript, promise, lost, floors, conforming)
 
@@ -141,7 +142,7 @@ def _result(
     transcript: Transcript,
     promise: Guarantee,
     lost: tuple[str, ...] = (),
-    floors: Mapping[str, int] = MappingProxyType({}),
+    floors: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType({}),
     conforming: Mapping[str, int] = MappingProxyType({}),
 ) -> NetworkRun:
     results = {
@@ -150,8 +151,9 @@ def _result(
             limits[name],
             members[name].ids,
             name,
-            floors.get(name, 0),
+            floors.get(name, (0, ()))[0],
             {} if name in lost else conforming,
+            floors.get(name, (0, ()))[1],
         )
         for name, site in sites.items()
     }
@@ -288,12 +290,16 @@ def check_sites(
     for agent in agents:
         site = sites[agent.name]
         checked = CheckedRows.of(site.null, site.test)
+        compared, of_strata = checked, list[Finding]()
+        if site.strata is not None:
+            compared, of_strata = checked_within(checked, site.strata)
         findings[agent.name] = check_rows(
-            checked,
+            compared,
             checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
             *(known_findings(site.known_rows, site.null, site.test) if site.known_rows else ()),
+            *of_strata,
             n_agents=len(sites),
         )
     return findings

@@ -22,6 +22,7 @@ from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection, with_resolution
 from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
+from conovel.runs.strata import compared_rows, detect_strata, find_site
 from conovel.runs.weighted import ESTIMATED, RowWeights, decide_weighted
 from conovel.scorers.all_rows import require_no_training
 from conovel.scorers.argument import as_candidates
@@ -32,14 +33,14 @@ from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import Guarantee, one_site, with_lots
+from conovel.spec.guarantee import Guarantee, one_site, with_lots, within_strata
 from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import HALF, as_share, n_training, thin_finding
 from conovel.stats.conditional import Conditional
 from conovel.stats.levels import ties_seed
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import break_ties, conformal_ranks
-from conovel.stats.repeats import Averaging, averaging_alone, combine, run_level
+from conovel.stats.repeats import Averaging, averaging, averaging_alone, combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
@@ -62,9 +63,12 @@ class OneSiteSettings:
     lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
     chance: Fraction | None = None  # with weights, the number by which rows are pruned
     least: Fraction = HALF  # share of the known normals that trains at least, where none is given
+    strata: tuple[str, ...] = ()  # columns within whose values rows are compared
 
     def averaging(self, n_null: int) -> Averaging:
         """Choose how several runs decide together, from numbers of rows alone."""
+        if self.strata:
+            return averaging("cells", estimates_nulls=False)
         return averaging_alone(self.level, n_null, estimates_nulls=self.pi0 is not None)
 
     def runs(self, n_null: int) -> list[OneSiteSettings]:
@@ -81,6 +85,8 @@ class OneSiteSettings:
 
     def guarantee(self, n_null: int) -> Guarantee:
         """State what these settings promise."""
+        if self.strata:
+            return within_strata(self.level, self.strata, self.repeats)
         several = () if self.repeats == 1 else (self.repeats, self.averaging(n_null))
         plain = one_site(self.level, self.pi0, *several)
         return plain if self.lots is None else with_lots(plain)
@@ -149,14 +155,18 @@ def detect_rows(
     if judged is not None:
         samples = samples._replace(train_only=judged.train_only)
     runs = settings.runs(len(samples.null))
-    thin = plan_calibration(samples, runs[0])
+    thin = None if settings.strata else plan_calibration(samples, runs[0])
     if check:
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
         others = _about_novelties(samples, judged)
+        compared, of_strata = (
+            compared_rows(checked, samples, settings) if settings.strata else (checked, ())
+        )
+        others = *others, *of_strata
         names, is_like = checked.entries_of(samples.ids), weights is None
-        findings = check_rows(checked, names, note, thin, *others, presumes_alike=is_like)
+        findings = check_rows(compared, names, note, thin, *others, presumes_alike=is_like)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
@@ -216,6 +226,8 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
+    if settings.strata:
+        return detect_strata(find_site(samples, settings), samples, settings, tell)
     null, test, ids, known_rows, _, row_weights = samples
     train, calibration = samples.split(settings)
     candidates, null_train = at_one_site(settings.candidates), null.values[train]

@@ -206,6 +206,7 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
                     "ranks": site.ranks.tolist(),
                     "tested": site.tested.tolist(),
                     **site.cells_as_plain(),
+                    **site.strata_as_plain(),
                     "rejected": site.rejected.tolist(),
                 }
                 for name, site in self.sites.items()

@@ -22,6 +22,7 @@ from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import TOP, Reasons, most_novel, n_explained
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
+from conovel.site.strata import StrataResult
 from conovel.spec.findings import Finding
 from conovel.spec.shown import Shown
 from conovel.stats.cells import reaches
@@ -67,7 +68,7 @@ class SiteResult(Shown):
         rows. It changes no decision.
     parts : dict
         What a mode adds: "cells" in the regimes `joint` and `consensus`, "consensus", "repeats",
-        "ledger", "verdicts". The properties of these names read it.
+        "ledger", "verdicts", "strata". The properties of these names read it.
 
     See Also
     --------
@@ -126,6 +127,25 @@ class SiteResult(Shown):
         return self.roaming.normal_at
 
     @property
+    def strata(self) -> StrataResult | None:
+        """With strata, what became of each of them."""
+        return self.parts.get("strata")
+
+    def by_stratum(self) -> Any:
+        """Give one line for each stratum, as a frame of the kind that ``X_test`` was.
+
+        Returns
+        -------
+        frame
+            `stratum`; `n_train` and `n_calibration`, its known normals; `n_test`; `tested`;
+            `n_rejected`.
+        """
+        if self.strata is None:
+            raise InputError("there are no strata: give strata=, a column or several")
+        n_rejected = self.strata.n_rejected(self.rejected)
+        return frame_like(self.test_rows, self.strata.table(n_rejected))
+
+    @property
     def ledger(self) -> LedgerUpdate | None:
         """With a ledger, what the batch changed; `rejected` says which rows are on the list."""
         return self.parts.get("ledger")
@@ -153,14 +173,21 @@ class SiteResult(Shown):
 
     @property
     def p_values(self) -> NDArray[np.float64]:
-        """Conformal p-values, ``ranks / (ℓ + 1)``; NaN where a row was not tested."""
-        return np.where(self.tested, self.ranks / (self.n_calibration + 1), np.nan)
+        """Conformal p-values, ``ranks / (ℓ + 1)``; NaN where a row was not tested.
+
+        With strata ℓ is the number of calibration rows of the row's own stratum.
+        """
+        strata = self.strata
+        size = self.n_calibration if strata is None else strata.n_calibration_of_rows
+        return np.where(self.tested, self.ranks / (size + 1), np.nan)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
+        strata = {} if self.strata is None else {"stratum": self.strata.label_of_rows}
         if self.repeated is not None:
             return with_ids(
                 self.ids,
+                **strata,
                 times_flagged=self.repeated.times_flagged,
                 flagged_in_runs=self.repeated.spelled_flags(),
                 e_value=self.repeated.e_values,
@@ -170,6 +197,7 @@ class SiteResult(Shown):
         elsewhere = {} if self.roaming is None else {"normal_at": self.roaming.spelled}
         return with_ids(
             self.ids,
+            **strata,
             score=self.scores,
             rank=self.ranks,
             p_value=self.p_values,
@@ -185,6 +213,12 @@ class SiteResult(Shown):
         if self.roaming is None:
             return {"cells": self.cells.tolist(), "floor": self.floor}
         return {"cells": self.cells.tolist(), **self.roaming.to_plain()}
+
+    def strata_as_plain(self) -> dict[str, Any]:
+        """Give the strata as JSON types; nothing where there are none."""
+        if self.strata is None:
+            return {}
+        return {"strata": self.strata.to_dict(self.strata.n_rejected(self.rejected))}
 
     def to_frame(self) -> Any:
         """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
@@ -294,17 +328,24 @@ def decide(
     name: str = "",
     floor: int = 0,
     conforming: Mapping[str, int] = MappingProxyType({}),
+    floors: tuple[int, ...] = (),
 ) -> SiteResult:
     """Decide about the rows of a site: those up to the largest rejected rank are rejected.
 
     Where cells decide, `limit` is the lowest rejected one. In the regime `consensus`, `conforming`
-    says from which cell of distances on rows do not conform to each agent's normals.
+    says from which cell of distances on rows do not conform to each agent's normals. With strata,
+    `floors` are those of each of them.
     """
+    site.cut(limit, floors)
     ranks, cells = site.test_ranks, site.cells
     parts: dict[str, Any] = {}
     rejected = within_limit(ranks, limit) if cells is None else reaches(cells, limit)
+    if site.scale is not None and site.strata is not None and cells is not None:
+        rejected = site.scale.rejected(site.strata.strata.test, cells)
     if cells is not None:
         parts["cells"] = Cells(cells, floor)
+    if site.strata is not None and site.ranked is not None:
+        parts["strata"] = StrataResult.of(site.strata, site.weight)
     if conforming:
         parts["consensus"] = Roaming.of(site.cells_by_agent, conforming)
     return SiteResult(

@@ -249,8 +249,8 @@ class Blend(CrossFitScorer):
     >>> for scorer in (cn.Refined(trees, linear), cn.Blend(trees, [linear, trees])):
     ...     result = cn.AdaDetect(scorer).detect(X_null, X_test)
     ...     print(int(result.rejected[270:].sum()), "of 30")
-    8 of 30
-    26 of 30
+    7 of 30
+    25 of 30
     """
 
     first: ScorerLike | list[ScorerLike]

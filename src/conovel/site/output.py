@@ -28,6 +28,7 @@ from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel, n_
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
 from conovel.site.stored_blocks import Store
+from conovel.site.strata import StrataResult, checked_within
 from conovel.spec.findings import Finding
 from conovel.stats.cells import reaches
 from conovel.stats.stepup import within_limit
@@ -58,6 +59,9 @@ def _ranked_files(site: Site) -> tuple[Ranked, FileSource, Store]:
 
 def _rejected(site: Site, part: RankedPart, limit: int) -> NDArray[np.bool_]:
     """Tell which tested rows of a part are rejected."""
+    if site.scale is not None:
+        codes = site.strata_rows.of_part(part, site.tested)
+        return site.scale.rejected(codes, site.scale.cells(codes, part.scores))
     if site.cells_of is None:
         return within_limit(part.ranks, limit)
     return reaches(site.cells_of(part.scores), limit)
@@ -111,6 +115,8 @@ class DecisionFile:
         self.site, self.limit, self.conforming = site, limit, conforming
         self._ranked, self._source, self._store = _ranked_files(site)
         self.histogram = self._ranked.histogram
+        self.n_flagged: NDArray[np.int64] | None = None  # of each stratum, once written
+        self.strata = None if site.strata is None else StrataResult.of(site.strata, site.weight)
         self._seen = SeenDecisions(CheckedRows.of(site.null, site.test))
 
     def write(self, path: Path, reasons: Reasons | None = None) -> None:
@@ -137,7 +143,8 @@ class DecisionFile:
                 rejected=within_limit(part.ranks, self.limit),
             )
 
-        seen = map(self._seen.see, map(decide, self._ranked.parts("writing")))
+        of_part = decide if self.strata is None else self._decide
+        seen = map(self._seen.see, map(of_part, self._ranked.parts("writing")))
         tables = with_reasons(map(self.sketch.draw, seen), reasons)
         if keep_columns:
             tables = with_originals(tables, self._source, self._store.plan.piece)
@@ -157,14 +164,23 @@ class DecisionFile:
         rejected = np.zeros(tested.size, dtype=np.bool_)
         scores[tested], ranks[tested] = part.scores, part.ranks
         rejected[tested] = _rejected(self.site, part, self.limit)
-        p_values = np.where(tested, ranks / (self.histogram.n_calibration + 1), np.nan)
-        normal_at = {}
+        if self.strata is not None:
+            codes = self.strata.codes[here][rejected]
+            own = np.bincount(codes, minlength=len(self.strata.labels))
+            self.n_flagged = own if self.n_flagged is None else self.n_flagged + own
+        size: Any = self.histogram.n_calibration
+        stratum, normal_at = {}, {}
+        if self.strata is not None:
+            size = self.strata.n_calibration_of_rows[here]
+            stratum = {"stratum": self.strata.label_of_rows[here].tolist()}
+        p_values = np.where(tested, ranks / (size + 1), np.nan)
         if self.conforming:
             cells = {name: own[here] for name, own in self.site.cells_by_agent.items()}
             roaming = Roaming.of(cells, self.conforming)
             normal_at = {"normal_at": roaming.spelled.tolist()}
         return self._table(
             part,
+            **stratum,
             score=scores,
             rank=ranks,
             p_value=p_values,
@@ -176,7 +192,8 @@ class DecisionFile:
     def findings(self, *others: Finding | None, name: str = "") -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, once they are written."""
         n_smallest, n_agents = self.histogram.at_most(1), self.site.work.n_agents
-        return self._seen.findings(n_smallest, others, n_agents, name)
+        compared, of_strata = checked_within(self._seen.checked, self.site.strata)
+        return self._seen.findings(n_smallest, (*others, *of_strata), n_agents, name, compared)
 
 
 def with_reasons(tables: Iterator[pa.Table], reasons: Reasons | None) -> Iterator[pa.Table]:
@@ -308,7 +325,7 @@ class Sketch:
         scores = decided["score"].to_numpy()
         flagged = scores[decided["rejected"].to_numpy()]
         if self.drawable:
-            self.tests += self._count(scores)
+            self.tests += self._count(scores[~np.isnan(scores)])  # of rows that are tested
             self.rejected += self._count(flagged)
         self.lowest_rejected = float(flagged.min(initial=self.lowest_rejected))
         self._keep_most_novel(decided)
@@ -319,7 +336,12 @@ class Sketch:
         place = np.arange(self._n_drawn, self._n_drawn + decided.num_rows)
         self._n_drawn += decided.num_rows
         name = decided["id"] if "id" in decided.column_names else pa.chunked_array([place])
-        shown = _first(shown.append_column("row", name))
+        shown = shown.append_column("row", name)
+        if (untested := shown["rank"].to_numpy() == 0).any():
+            shown = shown.filter(pa.array(~untested))
+        if not shown.num_rows:
+            return
+        shown = _first(shown)
         if self.most_novel.num_rows:
             shown = _first(pa.concat_tables([self.most_novel, shown]))
         self.most_novel = shown
@@ -361,15 +383,20 @@ class SeenDecisions:
         return part
 
     def findings(
-        self, n_smallest: int, others: Sequence[Finding | None], n_agents: int, name: str
+        self,
+        n_smallest: int,
+        others: Sequence[Finding | None],
+        n_agents: int,
+        name: str,
+        compared: CheckedRows,
     ) -> tuple[Finding, ...]:
-        """Look for what speaks against the decisions."""
+        """Look for what speaks against the decisions; `compared` are the rows of before."""
         seen = pa.concat_tables(self._parts)
         rejected = seen["rejected"].to_numpy()
         tested = np.ones(rejected.size, dtype=np.bool_)
         if "tested" in seen.column_names:
             tested = seen["tested"].to_numpy()
         ids = seen["id"].to_numpy() if "id" in seen.column_names else None
-        before = check_rows(self.checked, ids, lambda _: None, *others, n_agents=n_agents)
+        before = check_rows(compared, ids, lambda _: None, *others, n_agents=n_agents)
         counts = self._n_tested, self._n_rejected, n_smallest
         return check_outcome(self.checked, Outcome(rejected, tested, *counts), before, name)

@@ -38,6 +38,7 @@ from conovel.site.sent.compact import Bounds, find_bounds, public_ranges, public
 from conovel.site.sent.private_surrogate import make_private_surrogate
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.stored_blocks import Store, StoredBlock
+from conovel.site.strata import SiteStrata, StrataRows, StrataScale
 from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import block_sizes, own_block
@@ -95,6 +96,7 @@ class Site:
         self.null, self.test, self.store, self.known_rows = null, test, store, known_rows
         self.choices: dict[str, Selection] = {}
         self.weight = Fraction(0)
+        self.scale: StrataScale | None = None  # with strata, the cells of each of them
         self.ranked: Ranked | None = None
         self.score: ScoreModel | None = None  # what ranked the rows
         self.cells_of: Callable[[Vector], NDArray[np.int64]] | None = None
@@ -138,8 +140,15 @@ class Site:
         block = self.own_block
         model = self.composite(block.training, self.fitted, models)
         self.explain_by(model, block.null_train)
-        self.ranked, self.score = block.rank(model), model
+        self.rank_by(model)
+        assert self.ranked is not None  # noqa: S101
         return self.ranked.histogram
+
+    def rank_by(self, model: ScoreModel) -> None:
+        """Score and rank the rows of the own block; with strata, within each of them."""
+        self.ranked, self.score = self.own_block.rank(model), model
+        if self.strata is not None:
+            self.ranked = self.strata_rows.ranked(self.ranked)
 
     def count_cells(self) -> CellHistogram:
         """Count the ranked rows in each cell of a scale that all sites have in common.
@@ -149,6 +158,11 @@ class Site:
         block, model, ranked = self.own_block, self.score, self.ranked
         if model is None or ranked is None:
             raise SampleError("rows have no cells before they are ranked")
+        if self.strata is not None:
+            least = self.least_rows(block.training)
+            about = model, block.training, self.strata.strata, self.strata_rows, least
+            self.scale = StrataScale.of(*about)
+            return self.scale.count(ranked)
         scale = fit_scale(model, block.training, self.least_rows(block.training))
         self.cells_of = scale.cells
         return ranked.in_cells(scale.cells, scale.likely)
@@ -159,7 +173,8 @@ class Site:
     def facts(self) -> Facts:
         """Row numbers and columns, as the hello tells them."""
         digest = schema_digest(self.columns, 32)
-        return Facts(len(self.null), len(self.test), len(self.columns), digest)
+        n_test = len(self.test) if self.strata is None else self.strata.n_tested
+        return Facts(len(self.null), n_test, len(self.columns), digest)
 
     @property
     def calibrates_with_others(self) -> bool:
@@ -201,10 +216,28 @@ class Site:
 
     def n_calibration_planned(self, n_agents: int) -> int:
         """How many calibration rows the tested block will have, before any work."""
+        if self.strata is not None:
+            return sum(one.n_calibration for one in self.strata.plan())
         n = len(self.null) // self.spec.regime.n_blocks(n_agents)
         return n - self.n_train(n)
 
     # Rows ------------------------------------------------------------------------------------
+
+    @cached_property
+    def strata(self) -> SiteStrata | None:
+        """The strata within which rows are compared, if the run has any."""
+        if not self.spec.strata:
+            return None
+        work = self.work
+        return SiteStrata.of(self.null, self.test, self.spec, work.n_agents, work.max_train_rows)
+
+    @cached_property
+    def strata_rows(self) -> StrataRows:
+        """The strata of the calibration rows and test rows."""
+        assert self.strata is not None  # noqa: S101  (asked for with strata alone)
+        calibration = self.strata.split(self.weight).calibration
+        codes = self.strata.strata
+        return StrataRows(tuple(self.strata.tested), codes.null[calibration], codes.test)
 
     def split(self, n_null: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Say which of so many known normals train and which calibrate."""
@@ -227,6 +260,8 @@ class Site:
     @cached_property
     def own_block(self) -> Block | StoredBlock:
         """The rows that the site ranks; all, unless it is set to another block."""
+        if self.strata is not None:
+            return self.block_of(*self.strata.split(self.weight))
         return self.block(np.arange(len(self.null)), np.arange(len(self.test)))
 
     def block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block | StoredBlock:
@@ -366,9 +401,16 @@ class Site:
         """How many calibration rows are behind the ranks."""
         return self.calibration_scores.size
 
+    def cut(self, limit: int, floors: tuple[int, ...]) -> None:
+        """With strata, note where rows of each of them take part, and are rejected."""
+        if self.scale is not None and floors:
+            self.scale = replace(self.scale, floors=floors, cuts=(limit,) * len(floors))
+
     @property
     def cells(self) -> NDArray[np.int64] | None:
         """The cell of each test row on the common scale, where cells decide."""
+        if self.scale is not None and self.strata is not None:
+            return self.scale.cells(self.strata.strata.test, self.scores)
         return None if self.cells_of is None else self.cells_of(self.scores)
 
 

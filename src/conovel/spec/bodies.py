@@ -20,6 +20,7 @@ from conovel.spec.fields import (
     U32,
     U32S,
     U64,
+    U64S,
     layout_of,
     pack,
 )
@@ -142,12 +143,24 @@ class Model(Body):
 
 @dataclass(frozen=True)
 class Ready(Body):
-    """Agent to coordinator: every score is ranked. `n_wanted` is zero outside of `joint`."""
+    """Agent to coordinator: every score is ranked. `n_wanted` is zero outside of `joint`.
+
+    With strata, `strata` has the three numbers of each stratum, one after the other.
+    """
 
     kind = Kind.READY
     n_tested: Annotated[int, U64]
     n_calibration: Annotated[int, U64]
     n_wanted: Annotated[int, U64] = 0
+    strata: Annotated[tuple[int, ...], U64S] = ()
+
+    @property
+    def blocks(self) -> list[tuple[int, int, int]]:
+        """The three numbers of each stratum, or of the agent where it has none."""
+        if not self.strata:
+            return [(self.n_tested, self.n_calibration, self.n_wanted)]
+        parts = iter(self.strata)
+        return list(zip(parts, parts, parts, strict=True))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ KINDS: Mapping[str, str | None] = {
     "known_among_tests": None,
     "spent": None,
     "strange_normals": None,
+    "untested_strata": None,
+    "thin_strata": None,
 }
 
 
@@ -46,8 +48,8 @@ class Finding:
     kind : str
         One of "id", "label", "one_value", "units", "values", "missing", "drift", "one_column",
         "most_flagged", "weights", "shared_rows", "constant", "clipped", "duplicate_ids",
-        "thin_calibration", "known_among_normals", "known_among_tests", "spent" and
-        "strange_normals".
+        "thin_calibration", "known_among_normals", "known_among_tests", "spent",
+        "strange_normals", "untested_strata" and "thin_strata".
     message : str
         What was seen.
     fix : str

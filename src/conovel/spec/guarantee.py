@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from conovel.stats.conditional import long_run
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.repeats import ALONE, Averaging, run_level
+from conovel.stats.words import joined
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,23 @@ def one_site(
         )
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
 
+
+def within_strata(level: Fraction, columns: Sequence[str], repeats: int = 1) -> Guarantee:
+    """State the guarantee of one site whose rows are compared within strata (docs/theory.md)."""
+    which = joined([f"'{name}'" for name in columns])
+    runs = "" if repeats == 1 else f" {repeats} runs gave evidence, and its average decided."
+    statement = (
+        "The expected share of false alarms among the rejected rows is at most"
+        f" {float(level):g}, whatever the shares of strata ({which}) are among known normals and"
+        f" among tests. Exact for every sample size; ties are allowed.{runs}"
+    )
+    return Guarantee(statement, (EXCHANGEABLE_WITHIN, BLIND_SCORER))
+
+
+EXCHANGEABLE_WITHIN = (
+    "within each stratum, the known normals and the normal test rows are exchangeable (e.g. drawn"
+    " independently from the same source)"
+)
 
 LOTS = (
     "equal scores were ordered at random, by a seed that does not depend on the rows and that"

@@ -74,6 +74,12 @@ _NO_SUMS = {
         " leave masks out, or use the regime 'together'"
     )
 }
+_NO_CELLS = _NO_SUMS | {
+    "strata": (
+        "strata are compared by cells of one scale, and the regime {name} has none: use 'together'"
+        " or 'joint', or leave strata out"
+    )
+}
 _NO_COUNTS = {
     "liars": ("the regime {name} has no counts that an agent could lie about: leave liars at 0"),
     "counting": "the regime {name} has no counts: leave counting at 'rounds'",
@@ -81,7 +87,7 @@ _NO_COUNTS = {
         "in the regime {name} nobody learns how many rows others reject, which a ledger needs: use"
         " 'joint' or 'full'"
     ),
-} | _NO_SUMS
+} | _NO_CELLS
 _OTHERS_SEND_MODELS = "use 'together', 'joint', 'full', 'conservative' or 'split'"
 _NO_MODELS = {
     "privacy": (
@@ -94,7 +100,7 @@ _ONE_STEP_UP = {
         "repeats needs runs with a proven bound, and pi0={{pi0!r}} has none for several sites: use"
         " pi0='storey', or leave it out"
     )
-} | _NO_SUMS
+} | _NO_CELLS
 _CELLS = {
     "pi0": ("pi0 is not proven for the regime {name}: leave it out, or use the regime 'full'"),
     "on_dropout": (
@@ -105,6 +111,10 @@ _CELLS = {
 _NO_LIARS = (
     "lying agents are not tolerated in the regime {name}: a liar's calibration rows are among what"
     " all rows are compared with. Leave liars at 0 and counting at 'rounds'"
+)
+_NO_TYPES = (
+    "strata are not for the regime {name}, which compares a row with the normals of every agent:"
+    " use 'together' or 'joint', or leave strata out"
 )
 
 REGIMES: Mapping[str, Regime] = MappingProxyType(
@@ -148,7 +158,9 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                 "(ours)",
                 "consensus",
                 "types",
-                _CELLS | _NO_MODELS | {"liars": _NO_LIARS, "counting": _NO_LIARS},
+                _CELLS
+                | _NO_MODELS
+                | {"liars": _NO_LIARS, "counting": _NO_LIARS, "strata": _NO_TYPES},
             ),
         )
     }

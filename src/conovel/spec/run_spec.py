@@ -81,6 +81,7 @@ class RunSpec:
     schema: Schema | SchemaDigest | None = None  # None where all columns are plain numbers
     privacy: Privacy | None = None  # ε and δ of the models that each site sends
     masks: bool = False  # hide what each agent adds to a sum, where agents learn together
+    strata: tuple[str, ...] = ()  # columns within whose values rows are compared
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -113,6 +114,8 @@ class RunSpec:
         if self.repeats > 1:
             self._check_repeats()
         check_counting(self)
+        put(self, "strata", tuple(self.strata))
+        self._check_strata()
 
     def _refuse(self, setting: str, error: type[InputError] = InputError, **words: Any) -> None:
         """Raise if the regime refuses a setting."""
@@ -127,6 +130,24 @@ class RunSpec:
         if self.on_dropout != "abort":
             raise InputError(
                 "repeats breaks a run off when an agent vanishes: leave on_dropout at 'abort'"
+            )
+
+    def _check_strata(self) -> None:
+        """Refuse what is not proven or not built for strata."""
+        if not self.strata:
+            return
+        if not all(isinstance(name, str) and name for name in self.strata):
+            raise InputError(f"strata must be names of columns, not {briefly(self.strata)}")
+        self._refuse("strata")
+        if self.is_committed:
+            raise InputError(
+                "with strata the totals of each agent decide, and committed counts, which liars"
+                " need, are those of one block each: leave liars and counting out"
+            )
+        if self.privacy is not None:
+            raise PrivacyError(
+                "with strata each agent tells its numbers of rows by stratum, which privacy does"
+                " not cover: leave strata or privacy out"
             )
 
     @classmethod
@@ -166,6 +187,7 @@ class RunSpec:
         columns = {} if self.schema is None else {"schema": _schema_as_plain(self.schema)}
         privacy = {} if self.privacy is None else {"privacy": str(self.privacy)}
         masks = {"masks": True} if self.masks else {}
+        strata = {"strata": list(self.strata)} if self.strata else {}
         return {
             "regime": self.regime.name,
             "level": str(self.level),
@@ -182,6 +204,7 @@ class RunSpec:
             **columns,
             **privacy,
             **masks,
+            **strata,
         }
 
     @classmethod
@@ -192,13 +215,15 @@ class RunSpec:
         names = {field.name for field in fields(cls)}
         if unknown := sorted(map(str, set(plain) - names)):
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
-        if missing := sorted(names - {"schema", "privacy", "masks"} - set(plain)):
+        if missing := sorted(names - {"schema", "privacy", "masks", "strata"} - set(plain)):
             raise InputError(f"the settings of the run lack {', '.join(missing)}")
         for name in ("regime", "level", "composite", "on_dropout", "counting", "reveal_to"):
             _check_text(name, plain[name])
         for name in ("pi0", "train_fraction", "privacy"):
             if plain.get(name) is not None:
                 _check_text(name, plain[name])
+        if not isinstance(plain.get("strata", []), list | tuple):
+            raise InputError(f"strata must be a list, not {briefly(plain['strata'])}")
         return cls(**{**plain, "schema": _schema_from_plain(plain.get("schema"))})
 
     def to_text(self) -> str:

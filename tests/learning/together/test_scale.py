@@ -1,5 +1,7 @@
 """One scale for the rows of all agents: cells from sums, and how much the own score counts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,7 @@ def test_the_own_score_has_standard_units_of_the_mixture():
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(200, 2))
     training = TrainingSet(rng.normal(size=(50, 2)), Mixture.of(rows))
-    fitted = FittedScorer(None, lambda X: 5 * X[:, 0] + 7, "ordinal")
+    fitted = FittedScorer(SimpleNamespace(label="own"), lambda X: 5 * X[:, 0] + 7, "ordinal")
     own = OwnScore.of(fitted, 0.5, training)
     scores = own.score(rows)
     assert np.median(scores) == pytest.approx(0)
@@ -82,5 +84,9 @@ def test_the_own_score_has_standard_units_of_the_mixture():
 
 def test_a_constant_own_score_adds_nothing():
     training = TrainingSet(np.zeros((5, 1)), Mixture.of(np.arange(6.0)[:, np.newaxis]))
-    own = OwnScore.of(FittedScorer(None, lambda X: np.ones(len(X)), "ordinal"), 1.0, training)
+    own = OwnScore.of(
+        FittedScorer(SimpleNamespace(label="own"), lambda X: np.ones(len(X)), "ordinal"),
+        1.0,
+        training,
+    )
     assert own.score(np.zeros((3, 1))).tolist() == [0.0, 0.0, 0.0]

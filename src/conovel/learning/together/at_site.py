@@ -95,6 +95,10 @@ class SiteLearner:
         """
         block, model = site.own_block, TogetherScore(self.learner, self.rows.centre, self._own)
         site.explain_by(model, block.null_train)
+        if self._party.spec.strata:  # a score that all learnt is shifted between strata
+            site.rank_by(model)
+            of_strata: CellHistogram = site.count_cells()
+            return of_strata
         site.ranked = ranked = block.rank(model)
         edges, least = self.learner.edges, site.least_rows(block.training)
         assert edges is not None  # noqa: S101  (the score is learnt)
