@@ -58,6 +58,7 @@ RUN = {
         "known novelties: novel.csv",
     ],
     "how-to/desk.md": [],
+    "how-to/strata.md": ["of them novel", "north", "tested"],
     "how-to/verdicts.md": [
         "rows were judged novel",
         "1000 known normals spent, 500 left",

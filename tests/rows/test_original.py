@@ -20,7 +20,7 @@ import conovel as cn
 from conovel.errors import InputError
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import pick_features, read_pair_of_files, write_table
-from conovel.rows.tables import numbered
+from conovel.rows.tables import numbered as with_numbers
 from conovel.runs.file_detection import detect_files
 from conovel.scorers.argument import reads_frames
 from conovel.scorers.estimators import FrameEstimator
@@ -204,7 +204,7 @@ def test_pieces_have_the_bytes_of_memory(tmp_path, monkeypatch, scorer, ending):
     paths, out = in_files(tmp_path, ending), tmp_path / "out.parquet"
     known, tests = read_pair_of_files(*paths, None, None)
     found = cn.AdaDetect(scorer, "1/5").detect(known.features, tests.features)
-    write_table(out, numbered(found.columns(), found.rejected.size))
+    write_table(out, with_numbers(found.columns(), found.rejected.size))
     expected = out.read_bytes()
     for piece in (7, 50):
         monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_, n=piece: cls(n, 16)))

@@ -467,6 +467,3 @@ def write_decisions(
         for name, values in read_originals(files.test, before, n_rows, files.reading).items():
             columns[free_name(name, columns)] = values
     write_table(files.out, columns)
-
-
-_STRATA = 12  # that are printed

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from conovel.site.explain.reasons import Reasons
 
 _PATTERNS = 5  # that are printed
+_STRATA = 12  # that are printed
 _FIRST_ROWS = 10  # flagged rows that are listed without --out
 
 

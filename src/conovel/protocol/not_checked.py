@@ -52,8 +52,8 @@ NOT_CHECKED = {
     "agent": f"{_OF_ROWS} choices ledger.list ledger.n_listed_in_all ledger.rounds ledger.sites"
     " picture reasons site transcript.agents.*.n_null transcript.n_tests transcript.rounds"
     f" transcript.run_id warnings {' '.join(_BEHIND_THE_RANKS)}",
-    "detect": "detector ledger made n_train null pi0 picture read_as reasons resolution scorer selection test"
-    " verdicts warnings",
+    "detect": "detector ledger made n_train null pi0 picture read_as reasons resolution scorer"
+    " selection test verdicts warnings",
 }
 # With a nonce, the run id follows from all terms. Runs of earlier versions have none.
 _TERMS_WITHOUT_A_NONCE = ("terms.*_seconds", "terms.asked_at")
