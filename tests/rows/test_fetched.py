@@ -157,7 +157,7 @@ def parquet():
     ("content", "ending"),
     [
         (CSV, ".csv"),
-        (gzip.compress(CSV), ".csv.gz"),
+        (gzip.compress(CSV, mtime=0), ".csv.gz"),
         (b'{"a": 1.0, "b": 2.0}\n{"a": 3.0, "b": 4.0}\n', ".jsonl"),
         (parquet(), ".parquet"),
     ],
