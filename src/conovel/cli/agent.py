@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from conovel.cli.show import require_there, say
+from conovel.cli.show import facts_table, print_fitted, require_there, say
 from conovel.cli.tables import with_options
 from conovel.errors import ConovelError
+from conovel.spec.exits import NO
 
 if TYPE_CHECKING:
-    from conovel.federation.settings import MetricsAddress
+    from conovel.federation.settings import MetricsAddress, SiteFile
 
 _ONCE = typer.Option("--once", help="End after one run; exit code 3 if it failed.")
 _JOIN = typer.Option(help="Seconds until it must be connected.", min=1)
@@ -30,6 +31,15 @@ _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
 
 @with_options(
     settings=typer.Argument(help="The site's settings, site.toml."),
+    check=typer.Option(
+        "--check",
+        help="Read the rows and say what the site would refuse, then end: exit code 3 if anything."
+        " Nothing is sent.",
+    ),
+    terms=typer.Option(
+        help="With --check: the terms of a run, as `conovel run --announce` writes them. If not"
+        " given, a run with all defaults.",
+    ),
     once=_ONCE,
     join_seconds=_JOIN,
     wait_seconds=_WAIT,
@@ -38,12 +48,16 @@ _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
 def agent(
     *,
     settings: Path,
+    check: bool = False,
+    terms: Path | None = None,
     once: bool = False,
     join_seconds: float = 60.0,
     wait_seconds: float = math.inf,
     metrics: int | None = None,
 ) -> None:
     """Serve a site: take part in runs within the limits of its site.toml.
+
+    Example: `conovel agent site.toml --check --terms announced.json`
 
     Decisions go to the site's results folder; no row leaves the site. Ends on Ctrl-C.
     """
@@ -53,6 +67,9 @@ def agent(
     from conovel.rows.datafiles import open_files  # noqa: PLC0415
 
     file = read_site(settings)
+    if check or terms is not None:
+        _rehearse(file, terms)
+        return
     for path in (file.null, file.test):
         open_files(path, file.reading)  # a wrong path is an error now, not in the middle of a run
     if file.limits.ask_seconds:
@@ -67,6 +84,28 @@ def agent(
         metrics=_metrics_at(file.metrics, metrics),
     )
     raise typer.Exit(code)
+
+
+def _rehearse(file: SiteFile, path: Path | None) -> None:
+    """Say what a site would do in a run; exit code 3 if it would refuse."""
+    require_there(path)
+    from conovel.federation.rehearsal import rehearse, usual_terms  # noqa: PLC0415
+    from conovel.federation.terms import Terms  # noqa: PLC0415
+    from conovel.rows.storage import read_json  # noqa: PLC0415
+
+    terms = usual_terms(file) if path is None else Terms.from_dict(read_json(path))
+    outcome = rehearse(file, terms)
+    table = facts_table()
+    table.add_row("run", f"{terms.spec.regime.name}, level {float(terms.promised.level):g}")
+    for name, value in outcome.facts:
+        table.add_row(name, value)
+    for objection in outcome.objections:
+        table.add_row("refused", objection)
+    if not outcome.objections:
+        table.add_row("answer", f"{file.name} would take part; the sizes of others are not known")
+    print_fitted(table)
+    if outcome.objections:
+        raise typer.Exit(NO)
 
 
 @with_options(

@@ -25,6 +25,7 @@ from conovel.spec.exits import NO
 
 if TYPE_CHECKING:
     from conovel.federation.settings import FederationFile
+    from conovel.federation.terms import Terms
 
 _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.")
 
@@ -67,6 +68,8 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
     certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
     " least, with this probability, such as 0.95. In together and joint. Sites are asked nothing"
     " more.",
+    announce="Write the terms of the run into this file (.json) and end. Sites look at it with"
+    " `conovel agent site.toml --check --terms FILE` before anybody waits for a run.",
     out="Where to write the outcome (.json), for verify.",
 )
 def run(
@@ -93,6 +96,7 @@ def run(
     stage_seconds: float = 900.0,
     run_seconds: float = 3600.0,
     certificate: str | None = None,
+    announce: Path | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -107,12 +111,10 @@ def run(
     require_there(federation, schema)
 
     from conovel.deciding.ways import ways_of  # noqa: PLC0415
-    from conovel.federation.session import choose_sites, connect  # noqa: PLC0415
-    from conovel.federation.session import run as run_terms  # noqa: PLC0415
+    from conovel.federation.session import choose_sites  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415
     from conovel.federation.terms import Terms  # noqa: PLC0415
-    from conovel.protocol.certificates import refuse_uncovered, run_numbers  # noqa: PLC0415
-    from conovel.protocol.transcript import Transcript  # noqa: PLC0415
+    from conovel.protocol.certificates import refuse_uncovered  # noqa: PLC0415
     from conovel.rows.schemas import as_whole_schema  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
@@ -182,14 +184,11 @@ def run(
         call_seconds=min(30.0, stage_seconds),
         list_name=list_name or "",
     )
-    with stages() as show:
-        show.stage("connecting")
-        with connect(file) as session:
-            show.stage("starting a process at every site")
-            account = run_terms(session, terms, lambda progress: show.stage(_in_words(progress)))
-    if certificate is not None and account["state"] == "done":
-        transcript = Transcript.from_dict(account["transcript"])
-        account["certificate"] = run_numbers(transcript, certificate)
+    if announce is not None:
+        write_json(announce, terms.to_dict())
+        say(f"written to {announce}; at a site: conovel agent site.toml --check --terms FILE")
+        return
+    account = _carry_out(file, terms, certificate)
     if out is not None:
         write_json(out, account)
     if json:
@@ -198,6 +197,24 @@ def run(
         _print_account(account)
     if account["state"] != "done" or account["unpublished"]:
         raise typer.Exit(NO)
+
+
+def _carry_out(file: FederationFile, terms: Terms, certificate: str | None) -> dict[str, Any]:
+    """Run to the end, and return the account of the run."""
+    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.federation.session import run as run_terms  # noqa: PLC0415
+    from conovel.protocol.certificates import run_numbers  # noqa: PLC0415
+    from conovel.protocol.transcript import Transcript  # noqa: PLC0415
+
+    with stages() as show:
+        show.stage("connecting")
+        with connect(file) as session:
+            show.stage("starting a process at every site")
+            account = run_terms(session, terms, lambda progress: show.stage(_in_words(progress)))
+    if certificate is not None and account["state"] == "done":
+        transcript = Transcript.from_dict(account["transcript"])
+        account["certificate"] = run_numbers(transcript, certificate)
+    return account
 
 
 @with_options(
