@@ -57,7 +57,7 @@ def test_pieces_are_refused_with_what_to_do(files, tmp_path, conovel):
         "detect", *files, "--out", tmp_path / "o.csv", "--memory", "1GB", "--repeats", "2"
     )
     assert done.returncode != 0
-    assert "take repeats=1" in " ".join(done.stderr.split())
+    assert "repeats is for rows in memory" in " ".join(done.stderr.split())
 
 
 def test_simulate_prints_writes_and_verifies_it(tmp_path, conovel):

@@ -257,7 +257,7 @@ def _require_pieces(settings: OneSiteSettings) -> None:
         if is_given:
             raise InputError(
                 f"{name} is for rows in memory, and these files are read in pieces: leave it out,"
-                " or read the rows and call AdaDetect(...).detect(X_null, X_test)"
+                " or give the detector rows that are in memory"
             )
 
 
