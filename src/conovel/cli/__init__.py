@@ -33,7 +33,7 @@ from conovel.cli import (
     watch,
 )
 from conovel.cli.made import WORDS
-from conovel.cli.show import say
+from conovel.cli.show import forget_notes, say, warn
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
 
@@ -116,6 +116,7 @@ app.add_typer(verdicts.verdicts, name="verdicts", rich_help_panel=EVERY_DAY)
 def _root(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
+    forget_notes()
     if version:
         from conovel.spec.version import __version__  # noqa: PLC0415
 
@@ -140,7 +141,7 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, ConovelWarning):
-        say(f"conovel: warning: {message}", err=True)
+        warn(str(message))
 
 
 def _show_crash(
