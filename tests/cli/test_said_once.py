@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import conovel
+
 MAIN = "from conovel.cli import main; main()"
+SOURCE = str(Path(conovel.__file__).parents[1])
 RNG = np.random.default_rng(3)
 
 
@@ -25,7 +29,7 @@ def run(folder, stderr):
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "detect", *files],
         cwd=folder,
-        env=os.environ | {"COLUMNS": "400"},
+        env=os.environ | {"COLUMNS": "400", "PYTHONPATH": SOURCE},
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,

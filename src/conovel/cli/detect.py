@@ -39,6 +39,8 @@ from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from conovel.rows.datafiles import FileState
     from conovel.rows.dialects import ReadingOptions
     from conovel.rows.known_files import KnownFile
@@ -497,10 +499,7 @@ def print_summary(
         add_ledger_rows(table, update, ledger)
     elif summary["resolution"] not in {finding.message for finding in result.warnings}:
         table.add_row("resolution", summary["resolution"])
-    holds = not any(finding.breaks_promise for finding in result.warnings)
-    table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
-    for assumption in result.guarantee.assumptions:
-        table.add_row("", styled(("needs:", "dim"), f" {assumption}"))
+    _add_promise(table, result)
     if out is not None:
         table.add_row("written", f"{out} and {beside(out).name}")
         table.add_row("a page", f"conovel report {beside(out)}")
@@ -508,6 +507,13 @@ def print_summary(
     print_fitted(table)
     if out is None and why is not None and len(why):
         _print_first_rows(why, result.n_rejected)
+
+
+def _add_promise(table: Table, result: Detection | FileDetection) -> None:
+    holds = not any(finding.breaks_promise for finding in result.warnings)
+    table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
+    for assumption in result.guarantee.assumptions:
+        table.add_row("", styled(("needs:", "dim"), f" {assumption}"))
 
 
 def _print_first_rows(why: Reasons, n_flagged: int) -> None:
