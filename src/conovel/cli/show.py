@@ -54,7 +54,8 @@ def forget_notes() -> None:
 
 
 def _is_noted(finding: Finding) -> bool:
-    return any(finding.message in note for note in _NOTES)
+    whose = f"{finding.agent}: " if finding.agent else ""  # a warning names no agent
+    return any(f"{whose}{finding.message}" in note for note in _NOTES)
 
 
 def _is_one_stream() -> bool:

@@ -303,8 +303,8 @@ def _notable(groups: tuple[AgentGroup, ...], spec: RunSpec) -> Iterator[str]:
     for group in groups:
         if not group.can_reject:
             yield (
-                f"This group could flag no row in this run: {_named(group.agents)}. It has too many"
-                " rows to test for so few known normals, by its numbers of rows and of rows in"
+                f"This group could flag no row in this run: {_named(group.agents)}. It has too"
+                " many rows to test for so few known normals, by its numbers of rows and of rows in"
                 " high cells."
                 " It takes nothing from the others."
             )
