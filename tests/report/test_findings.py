@@ -29,7 +29,10 @@ def test_a_broken_promise_is_the_headline(detection):
     story = story_of(with_warnings(detection, THIN, DRIFT))
     assert story.headline == "The known normals of north are not like today's rows"
     assert "the 10 % promise presumes they are" in story.lead
-    assert story.findings == (THIN, DRIFT)  # read back as written
+    speaking, knowing = story.findings  # read back as written
+    assert speaking == ("What speaks against this result", [DRIFT])
+    assert knowing == ("Worth knowing", [THIN])
+    assert story.facts[0] == ("false alarms, promised on average but in doubt", "10 %")
     assert "This promise is in doubt" in story.caveats[0]
     (plot,) = story.finding_plots
     assert "along the known normals of north" in plot.title
@@ -42,7 +45,9 @@ def test_a_broken_promise_is_the_headline(detection):
 def test_other_findings_leave_the_headline(detection):
     story = story_of(with_warnings(detection, THIN))
     assert "rows flagged as novel" in story.headline
-    assert story.findings == (THIN,)
+    assert story.findings == [("Worth knowing", [THIN])]
+    assert story.facts[0] == ("false alarms, at most on average", "10 %")
+    assert "What speaks against" not in render(with_warnings(detection, THIN))
     assert story_of(detection).findings == ()
 
 

@@ -89,8 +89,18 @@ def test_a_kept_detector_says_the_same():
     null, test = rows(126, 50)
     kept = cn.AdaDetect("logistic", train_fraction=0.5).keep(null, test)
     result = kept.detect(rows(2, 50, seed=1)[1])
-    if not result.n_rejected:
-        assert WORDS in result.headline
+    assert result.n_rejected == 0
+    assert WORDS in result.headline
+
+
+def test_what_is_done_already_is_not_advised():
+    with_all = cn.AdaDetect("knn", train_fraction=0).detect(*rows(40, 50))
+    assert with_all.n_train == with_all.n_rejected == 0
+    (few,) = (one for one in with_all.warnings if one.kind == "thin_calibration")
+    assert "train_fraction" not in few.fix
+    with pytest.warns(cn.errors.ResolutionWarning) as caught:
+        cn.AdaDetect("knn", train_fraction=0).detect(*rows(8, 50))
+    assert "train_fraction" not in str(caught[0].message)
 
 
 def test_the_page_of_a_detection_says_it(tmp_path):

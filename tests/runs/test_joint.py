@@ -239,7 +239,7 @@ def test_thin_agents_are_warned_only_if_they_cannot_reject_together():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run_of(thin).n_rejected > 0
-    with pytest.warns(ResolutionWarning, match="no row can be rejected at level 1/10: p-values"):
+    with pytest.warns(ResolutionWarning, match="no row can be flagged at level 1/10: p-values"):
         assert run_of(thin, regime="full").n_rejected == 0
     busy = [sized(f"{i:02d}", 10, 20, rng, novel=10) for i in range(3)]
     asked = "calibration rows of 3 agents are too few for 60 tests. Add known normals"

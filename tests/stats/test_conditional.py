@@ -176,6 +176,6 @@ def test_how_few_rows_can_be_rejected():
         warnings.simplefilter("error")
         assert adjusted.resolution(need.fewest, ALPHA * need.fewest / 100).fewest == need.fewest
         adjusted.warn_resolution(need.fewest, ALPHA * need.fewest / 100)
-    with pytest.warns(ResolutionWarning, match="no row can be rejected at level 1/10 with"):
+    with pytest.warns(ResolutionWarning, match="no row can be flagged at level 1/10 with"):
         Conditional(40, Fraction(19, 20)).warn_resolution(20, ALPHA)
     assert adjusted.step_up(np.zeros(0, dtype=np.int64), ALPHA).n_rejected == 0

@@ -379,9 +379,9 @@ def test_the_warning_asks_for_exactly_the_rows_that_are_missing(call, level, row
         assert not call(rows - 1, m, level)
     assert len(caught) == 1
     text = str(caught[0].message)
-    assert text.startswith(f"no row can be rejected at level {Fraction(str(level))}: p-values are")
-    assert f"at least 1/{rows}, from {counted(rows - 1, 'calibration row')}." in text
-    assert f"reject a single one of {counted(m, 'row')}: add known normals" in text
+    few = f"with {counted(rows - 1, 'calibration row')}, no row can be flagged at level"
+    assert text.startswith(f"{few} {Fraction(str(level))}: p-values are at least 1/{rows}.")
+    assert f"flag a single one of {counted(m, 'row')}: add known normals" in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert call(rows, m, level)
@@ -482,7 +482,7 @@ def test_reject_refuses_what_cannot_be_ranked(calibration, tests, error, message
 
 def test_the_warning_sees_that_agents_with_enough_rows_are_too_few_to_carry_the_others():
     # 999 tests can never be rejected with 5 calibration rows, and one test alone is not enough.
-    with pytest.warns(ResolutionWarning, match="no row can be rejected"):
+    with pytest.warns(ResolutionWarning, match="no row can be flagged"):
         outcome = fast_lsu([([1], 100), ([1] * 999, 5)], 0.1)
     assert outcome.n_rejected == 0
 

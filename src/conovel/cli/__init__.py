@@ -35,7 +35,7 @@ from conovel.cli import (
     watch,
 )
 from conovel.cli.made import WORDS
-from conovel.cli.show import say
+from conovel.cli.show import forget_notes, say, warn
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
 
@@ -153,6 +153,7 @@ for group, panel in ((federation.federation, FEDERATIONS), (verdicts.verdicts, E
 def _root(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
+    forget_notes()
     if version:
         from conovel.spec.version import __version__  # noqa: PLC0415
 
@@ -179,7 +180,7 @@ def _show_warning(
 ) -> None:
     if issubclass(category, ConovelWarning):
         _log.warning(message)
-        say(f"conovel: warning: {message}", err=True)
+        warn(str(message))
 
 
 def _show_crash(

@@ -104,7 +104,7 @@ def _print(result: Check, out: Path | None) -> None:
     if len(result.columns) > 10:
         table.add_row("", f"and {counted(len(result.columns) - 10, 'more column')}")
     if result.exchangeable:
-        table.add_row("so", "nothing speaks against these known normals")
+        table.add_row("so", result.verdict[:1].lower() + result.verdict[1:])
     else:
         table.add_row(
             "so",

@@ -77,7 +77,7 @@ def print_summary(
     update = result.ledger if isinstance(result, SiteResult) else None
     if update is not None and ledger is not None:
         add_ledger_rows(table, update, ledger)
-    else:
+    elif summary["resolution"] not in {finding.message for finding in result.warnings}:
         table.add_row("resolution", summary["resolution"])
     holds = not any(finding.breaks_promise for finding in result.warnings)
     table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)

@@ -7,6 +7,8 @@ go through :func:`conovel.spec.shown.printable`, and none of it is read as marku
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -48,6 +50,36 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(printable(addressed(text)), err=err)
 
 
+def warn(text: str) -> None:
+    """Print a warning on standard error, and remember it: it is not said again."""
+    say(f"conovel: warning: {text}", err=True)
+    _NOTES.append(text)
+
+
+_NOTES: list[str] = []  # notes and warnings of the command that runs
+
+
+def forget_notes() -> None:
+    """Begin a command: nothing was said yet."""
+    _NOTES.clear()
+
+
+def _is_noted(finding: Finding) -> bool:
+    whose = f"{finding.agent}: " if finding.agent else ""  # a warning names no agent
+    return any(f"{whose}{finding.message}" in note for note in _NOTES)
+
+
+def _is_one_stream() -> bool:
+    """Return whether standard output and standard error go to the same place."""
+    try:
+        places = [os.fstat(stream.fileno()) for stream in (sys.stdout, sys.stderr)]
+        both = sys.stdout.isatty() and sys.stderr.isatty()
+    except (OSError, ValueError, AttributeError):  # a stream that is no file
+        return False
+    # Windows has no numbers for consoles and pipes.
+    return both or (places[0].st_ino != 0 and os.path.samestat(*places))
+
+
 def styled(*parts: str | tuple[str, str]) -> Text:
     """Return a text for the terminal; a part may have a style, such as ("12", "bold")."""
     from rich.text import Text  # noqa: PLC0415
@@ -75,11 +107,14 @@ class StageDisplay:
         self._progress.update(self._task, description=printable(name))
 
     def finding(self, finding: Finding) -> None:
-        """Print a finding; of many, only the first ones."""
+        """Print a finding unless a warning was about it; of many, only the first ones."""
         _log.warning(finding)
         console = self._progress.console
+        if _is_noted(finding):
+            return
         if (number := next(self._notes)) <= _MOST_NOTES:
             console.print(styled(f"conovel: note: {finding}"), soft_wrap=True)
+            _NOTES.append(str(finding))
         elif number == _MOST_NOTES + 1:
             console.print("conovel: note: further findings are in the result")
 
@@ -216,32 +251,35 @@ def times_in_words(result: SiteResult) -> str:
 
 
 def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
-    """Print a box with what speaks against a result, and the headline that goes with it."""
+    """Print boxes with what speaks against a result, under its headline, and what else to know.
+
+    What a note or a warning said is not said again where it can be read above.
+    """
     from rich import box  # noqa: PLC0415
     from rich.panel import Panel  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from conovel.spec.findings import worst_of  # noqa: PLC0415
+    from conovel.spec.findings import AGAINST, by_weight, worst_of  # noqa: PLC0415
 
-    if not findings:
-        return
-    worst, words, others = worst_of(findings), [], list(findings)
-    if worst is not None and headline:
-        words.append(f"{headline}.")
-        if worst.message in headline:  # then it need not be said again
-            words[0] += f" What to do: {worst.fix}."
-            others.remove(worst)
-    words += map(str, others[:_MOST_NOTES])
-    if (more := len(others) - _MOST_NOTES) > 0:
-        words.append(f"{counted(more, 'more finding')} in the JSON, under warnings.")
-    print_fitted(
-        Panel(
-            Text("\n\n").join(map(styled, words)),
-            title="What speaks against this result" if worst else "Worth knowing",
-            box=box.ASCII2,
-            border_style="bold" if worst else "dim",
-        )
-    )
+    one_stream = _is_one_stream()
+    for title, part in by_weight(findings):
+        others = [one for one in part if not (one_stream and _is_noted(one))]
+        words, worst = [], worst_of(part)
+        if worst is not None and headline:
+            words.append(f"{headline}.")
+            if worst not in others:
+                short = headline.replace(f": {worst.message};", ";")
+                words = [f"{short}. A note above says what was seen, and what to do."]
+            elif worst.message in headline:  # then it need not be said again
+                words[0] += f" What to do: {worst.fix}."
+                others.remove(worst)
+        words += map(str, others[:_MOST_NOTES])
+        if (more := len(others) - _MOST_NOTES) > 0:
+            words.append(f"{counted(more, 'more finding')} in the JSON, under warnings.")
+        if words:
+            content = Text("\n\n").join(map(styled, words))
+            style = "bold" if title == AGAINST else "dim"
+            print_fitted(Panel(content, title=title, box=box.ASCII2, border_style=style))
 
 
 def print_certificate(result: Any, confidence: str | None) -> None:

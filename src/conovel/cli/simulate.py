@@ -363,7 +363,7 @@ def _group_lines(groups: Sequence[AgentGroup]) -> list[str]:
             f"{len(group.agents)} agents" if len(group.agents) > 3 else ", ".join(group.agents)
             for group in groups
         ]
-        able = ["" if group.can_reject else " (cannot flag a row)" for group in groups]
+        able = ["" if group.can_reject else " (could flag no row in this run)" for group in groups]
         parts = "; ".join(map("".join, zip(members, able, strict=True)))
         lines.append(f"{len(groups)} groups calibrated by themselves: {parts}")
     if reached := [name for group in groups for name in group.floors_reached]:

@@ -33,6 +33,7 @@ from conovel.stats.cells import (
     choose_room,
     most_above,
 )
+from conovel.stats.resolution import resolution_words
 
 
 class Group(NamedTuple):
@@ -171,11 +172,11 @@ def warn_groups(spec: RunSpec, agents: Mapping[str, Numbers], planned: object) -
     if can_reject(agents, spec, n_agents):
         return
     size = sum(planned_calibration(rows, spec, n_agents) for rows in agents.values())
+    n_tests = sum(rows.n_test for rows in agents.values())
     warnings.warn(
-        f"no row can be rejected at level {spec.level} in the regime {spec.regime.name!r}: {size}"
-        f" calibration rows of {n_agents} agents are too few for"
-        f" {sum(rows.n_test for rows in agents.values())} tests. Add known normals or agents, or"
-        " lower train_fraction",
+        f"{resolution_words(size, n_tests + 1, n_tests, spec.level)} in the regime"
+        f" {spec.regime.name!r}: {size} calibration rows of {n_agents} agents are too few for"
+        f" {n_tests} tests. Add known normals or agents, or lower train_fraction",
         ResolutionWarning,
         stacklevel=2,
     )

@@ -18,7 +18,17 @@ from conovel.report.plots import (
     y_scale,
 )
 from conovel.report.view import Checked, Section, Story, Table
-from conovel.spec.findings import KINDS, Finding, named, presumed, subject, worst_of
+from conovel.spec.findings import (
+    KINDS,
+    Finding,
+    by_weight,
+    key_figure,
+    named,
+    presumed,
+    subject,
+    verdict_of,
+    worst_of,
+)
 
 _MOST = 50  # findings on a page
 _MOST_PLACES = 200
@@ -38,15 +48,19 @@ def with_findings(story: Story, run: Checked) -> Story:
     if not findings:
         return story
     plots = [drift_plot(finding) for finding in findings if len(finding.trace) > 1]
-    story = replace(story, findings=findings, finding_plots=plots[:_MOST_PLOTS])
+    parts = by_weight(findings)
+    story = replace(story, findings=parts, finding_plots=plots[:_MOST_PLOTS])
     worst = worst_of(findings)
-    if worst is None:
+    if worst is None or run.text("command") == "check":  # whose headline is about a rehearsal
         return story
-    promise = "promise" if not story.facts else f"{story.facts[0][1]} promise"
+    promise, facts = "promise", list(story.facts)
+    if facts and facts[0][0].startswith("false alarms"):
+        promise, facts[0] = f"{facts[0][1]} promise", (key_figure(worst), facts[0][1])
     lead = f"{worst.message}; {presumed(worst, promise)}. {story.headline}."
     return replace(
         story,
         headline=subject(worst),
+        facts=facts,
         lead=lead[:1].upper() + lead[1:],
         caveats=["This promise is in doubt: the box on top of the page says why.", *story.caveats],
     )
@@ -106,12 +120,9 @@ def check_story(run: Checked) -> Story:
         for one in columns
     ]
     table = Table("Columns that drift", ["column", "since row", "mean before", "after", "p"], rows)
-    is_fine = run.flag("exchangeable")
     return Story(
         kind="Known normals",
-        headline="Nothing speaks against these known normals"
-        if is_fine
-        else "The known normals are not exchangeable in their order",
+        headline=verdict_of(run.flag("exchangeable"), read_findings(run)),
         lead=f"Tested as if they were new, {n_flagged:,} of the latest {n_latest:,} known normals"
         " are flagged. Each of them is a false alarm.",
         facts=[

@@ -161,7 +161,7 @@ def _with_names(block: SiteRanks, site: Checked, rows: NDArray[np.intp], m: int)
 
 def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int | None]:
     outcome = transcript.outcome
-    if transcript.abort or (outcome is None and transcript.entries):
+    if _is_broken_off(transcript):
         return "The run was broken off: nothing was decided", None
     if drawn:
         n_rejected = sum(site.n_rejected for site in drawn.sites.values())
@@ -175,12 +175,17 @@ def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int |
     return "Every site decided for itself", None
 
 
+def _is_broken_off(transcript: Transcript) -> bool:
+    return bool(transcript.abort or (transcript.outcome is None and transcript.entries))
+
+
 def _facts(transcript: Transcript, drawn: Picture | None, level: float) -> list[tuple[str, str]]:
     outcome = transcript.outcome
     sites = drawn.sites if drawn else {}
     tested = sum(site.n_tested for site in sites.values())
+    promised = [("false alarms, at most on average", percent(level))]
     facts = [
-        ("false alarms, at most on average", percent(level)),
+        *([] if _is_broken_off(transcript) else promised),
         ("sites", f"{len(transcript.roster) or len(sites):,}"),
         ("rows tested", f"{outcome.n_tests if outcome else tested:,}"),
     ]
@@ -303,8 +308,9 @@ def _notable(groups: tuple[AgentGroup, ...], spec: RunSpec) -> Iterator[str]:
     for group in groups:
         if not group.can_reject:
             yield (
-                f"This group cannot flag a row: {_named(group.agents)}. It has too many rows to"
-                " test for so few known normals, by its numbers of rows and of rows in high cells."
+                f"This group could flag no row in this run: {_named(group.agents)}. It has too"
+                " many rows to test for so few known normals, by its numbers of rows and of rows in"
+                " high cells."
                 " It takes nothing from the others."
             )
     if reached := [name for group in groups for name in group.floors_reached]:

@@ -129,7 +129,7 @@ class Story:
     lead: str
     facts: Sequence[tuple[str, str]] = ()
     warnings: Sequence[str] = ()
-    findings: Sequence[Finding] = ()
+    findings: Sequence[tuple[str, Sequence[Finding]]] = ()  # each part under its title
     finding_plots: Sequence[Plot] = ()
     flagged: FlaggedRows | None = None
     guarantee: str = ""

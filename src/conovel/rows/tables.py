@@ -229,8 +229,10 @@ def warn_constant(null: Rows, test: Rows) -> None:
     if (low == high).all():
         raise ColumnError("every column is constant: there is nothing to tell rows apart by")
     if constant:
+        # As a finding says it of each column, so that a command says it once.
+        words = [f"{one} never changes in either sample and tells nothing" for one in constant]
         warnings.warn(
-            f"{joined(constant)} never changes in either sample and tells nothing: leave it out",
+            f"{joined(words)}: leave it out",
             DataWarning,
             stacklevel=4,
         )

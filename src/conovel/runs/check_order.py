@@ -35,7 +35,7 @@ from conovel.site.checks.drift import (
     stride_of,
 )
 from conovel.site.checks.rows import CheckedRows
-from conovel.spec.findings import Finding, named
+from conovel.spec.findings import Finding, named, verdict_of
 from conovel.stats.levels import Level, RandomState, as_level
 from conovel.stats.ranks import as_array
 from conovel.stats.words import counted, not_there
@@ -98,16 +98,19 @@ class Check:
         """Whether nothing speaks against it: the p-value is above 1/100."""
         return self.p_value > LEVEL
 
+    @property
+    def verdict(self) -> str:
+        """What came out, in a few words; a finding that breaks the promise is something else."""
+        return verdict_of(self.exchangeable, self.warnings)
+
     def __str__(self) -> str:
         rehearsed = (
             f"Tested as if they were new, {self.n_flagged:,} of the latest {self.n_latest:,} known"
             f" normals are flagged at level {self.level}; each is a false alarm."
         )
         if self.exchangeable:
-            return (
-                f"Nothing speaks against these known normals (p = {self.p_value:.2g}). {rehearsed}"
-            )
-        text = f"The known normals are not exchangeable in their order (p = {self.p_value:.2g})."
+            return f"{self.verdict} (p = {self.p_value:.2g}). {rehearsed}"
+        text = f"{self.verdict} (p = {self.p_value:.2g})."
         if self.columns:
             one, others = self.columns[0], len(self.columns) - 1
             change = f"and {others:,} more change" if others else "changes"

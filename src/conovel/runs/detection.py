@@ -186,7 +186,7 @@ def with_resolution(
     before = list(findings)
     if not _was_too_coarse(result) or any(one.kind == "thin_calibration" for one in before):
         return before
-    few = few_rows(*_resolved(result), share=NOTHING_FLAGGED)
+    few = few_rows(*_resolved(result), share=NOTHING_FLAGGED, trains=result.n_train > 0)
     return before if few is None else [*before, few]
 
 

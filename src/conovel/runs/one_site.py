@@ -216,9 +216,10 @@ def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | N
     n_calibration = n_null - settings.n_train(n_null, n_test)
     if samples.train_only is not None:
         n_calibration = samples.split(settings)[1].size
-    thin = thin_finding(n_calibration, n_test, settings.level, settings.pi0)
+    trains = n_calibration < n_null
+    thin = thin_finding(n_calibration, n_test, settings.level, settings.pi0, trains=trains)
     if settings.pi0 is None:  # an estimate below m can make up for too few rows
-        warn_resolution([(n_test, n_calibration)], settings.level)
+        warn_resolution([(n_test, n_calibration)], settings.level, trains=trains)
     return thin
 
 

@@ -183,6 +183,28 @@ def worst_of(findings: Iterable[Finding]) -> Finding | None:
     return min(broken, key=lambda finding: order.index(finding.kind), default=None)
 
 
+AGAINST, WORTH_KNOWING = "What speaks against this result", "Worth knowing"
+
+
+def by_weight(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
+    """Part findings into those that break the promise and others, under their titles.
+
+    Terminal and page show these parts.
+
+    Examples
+    --------
+    >>> thin, drift = Finding("thin_calibration", "few", "add"), Finding("drift", "moves", "see")
+    >>> [(title, [one.kind for one in part]) for title, part in by_weight([thin, drift])]
+    [('What speaks against this result', ['drift']), ('Worth knowing', ['thin_calibration'])]
+    """
+    every = list(findings)
+    parts = [
+        (AGAINST, [one for one in every if one.breaks_promise]),
+        (WORTH_KNOWING, [one for one in every if not one.breaks_promise]),
+    ]
+    return [(title, part) for title, part in parts if part]
+
+
 def percent(share: Fraction | float) -> str:
     """Write a share for people.
 
@@ -206,9 +228,24 @@ def subject(finding: Finding) -> str:
     return f"The known normals{whose} are not like today's rows"
 
 
+def key_figure(finding: Finding) -> str:
+    """Name the promised share of false alarms on a page whose headline is such a finding."""
+    if finding.kind == "weights":
+        return "false alarms, approximately at most on average"
+    return "false alarms, promised on average but in doubt"
+
+
 def presumed(finding: Finding, promise: str) -> str:
     """Say what such a finding means for the promise, such as "10 % promise"."""
     return str(KINDS[finding.kind]).format(promise=promise)
+
+
+def verdict_of(exchangeable: bool, findings: Iterable[Finding]) -> str:
+    """Say what a rehearsal on known normals says of them, besides its findings."""
+    if not exchangeable:
+        return "The known normals are not exchangeable in their order"
+    what = "Nothing" if worst_of(findings) is None else "Nothing else"
+    return f"{what} speaks against these known normals"
 
 
 def named(column: str) -> str:

@@ -183,12 +183,15 @@ def thin_finding(
     agent: str = "",
     where: str = "",
     share: Fraction = THIN,
+    *,
+    trains: bool = True,
 ) -> Finding | None:
     """Say that calibration rows are few; None if they are not.
 
     `n_tests` are decided together. `where` says whose they are, such as " of all agents", for a
     network; then `joint` is advised. Calibration rows are few if no row can be flagged unless
-    more than `share` of the rows are, and more than one.
+    more than `share` of the rows are, and more than one. `trains` says whether some known normals
+    train; if none does, it is not advised that all of them calibrate.
 
     Examples
     --------
@@ -201,7 +204,10 @@ def thin_finding(
     if pi0 is not None:  # an estimate below m can make up for few rows
         return None
     fewest = math.ceil(n_tests / (level * (n_calibration + 1)))
-    return few_rows(n_calibration, fewest, n_tests, level, agent, where, bool(where), share)
+    joint = bool(where)
+    return few_rows(
+        n_calibration, fewest, n_tests, level, agent, where, joint, share, trains=trains
+    )
 
 
 def few_rows(
@@ -213,13 +219,15 @@ def few_rows(
     where: str = "",
     joint: bool = False,
     share: Fraction = THIN,
+    *,
+    trains: bool = True,
 ) -> Finding | None:
     """Say that `size` calibration rows are few if `fewest` rejections are; None if not."""
     if fewest < 2 or fewest <= share * n_tests:
         return None
     row = f"row of {agent}" if agent else "row"
     message = resolution_words(size, fewest, n_tests, level, row, where)
-    fix = _what_helps(size, level, agent)
+    fix = _what_helps(size, level, agent, trains)
     if joint:
         fix = (
             "use regime='joint', in which the calibration rows of all agents count together, or"
@@ -229,7 +237,7 @@ def few_rows(
     return Finding("thin_calibration", message, fix, agent=agent, numbers=numbers)
 
 
-def _what_helps(size: int, level: Fraction, agent: str) -> str:
+def _what_helps(size: int, level: Fraction, agent: str, trains: bool) -> str:
     """Say what would let fewer rows be flagged, the best first."""
     enough = math.ceil(1 / (level * _WANTED)) - 1
     fix = "take a higher level"
@@ -243,7 +251,9 @@ def _what_helps(size: int, level: Fraction, agent: str) -> str:
         return fix
     if single:
         fix += f"; test at most {counted(single, 'row')} at once, to flag a single one"
+    if trains:
+        fix += "; let every known normal calibrate (train_fraction=0, for rows in memory)"
     return (
-        f"{fix}; let every known normal calibrate (train_fraction=0, for rows in memory); or ask"
-        " for a certificate, which may prove novelties among rows of which none can be flagged"
+        f"{fix}; or ask for a certificate, which may prove novelties among rows of which none can"
+        " be flagged"
     )

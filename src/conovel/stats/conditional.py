@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ResolutionWarning
-from conovel.stats.resolution import Resolution, rank_limit
+from conovel.stats.resolution import Resolution, rank_limit, resolution_words
 from conovel.stats.stepup import StepUp, within_limit
 from conovel.stats.words import counted
 
@@ -99,9 +99,9 @@ class Conditional:
         need = self.resolution(m, level)
         if need.fewest > m:
             warnings.warn(
-                f"no row can be rejected at level {level} with confidence"
+                f"{resolution_words(self.n_calibration, need.fewest, m, level)} with confidence"
                 f" {float(self.confidence):g}: about {need.rows_for_any:,} calibration rows are"
-                f" needed, and {need.rows_for_one:,} to be able to reject a single one of"
+                f" needed, and {need.rows_for_one:,} to be able to flag a single one of"
                 f" {counted(m, 'row')}: add known normals, or leave the confidence out",
                 ResolutionWarning,
                 stacklevel=3,

@@ -71,10 +71,13 @@ def resolution_words(
     )
 
 
-def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
+def warn_resolution(
+    blocks: Sequence[tuple[int, int]], level: Fraction, *, trains: bool = True
+) -> None:
     """Warn when no rejection is possible even if every row had rank 1.
 
-    `blocks` are pairs (n_tests, n_calibration) that are decided together.
+    `blocks` are pairs (n_tests, n_calibration) that are decided together. `trains` says whether
+    some known normals train, which could calibrate instead.
     """
     m = best = sum(n_tests for n_tests, _ in blocks)
     last = -1
@@ -85,11 +88,10 @@ def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
         most = max(size for n, size in blocks if n)
         need = resolution(most, m, level)
         warnings.warn(
-            f"no row can be rejected at level {level}: p-values are at least 1/{most + 1}, from"
-            f" {counted(most, 'calibration row')}. At least"
-            f" {counted(need.rows_for_any, 'calibration row')} are needed, and {need.rows_for_one}"
-            f" to be able to reject a single one of {counted(m, 'row')}:"
-            " add known normals or lower train_fraction",
+            f"{resolution_words(most, m + 1, m, level)}: p-values are at least 1/{most + 1}. At"
+            f" least {counted(need.rows_for_any, 'calibration row')} are needed, and"
+            f" {need.rows_for_one} to be able to flag a single one of {counted(m, 'row')}:"
+            f" add known normals{' or lower train_fraction' if trains else ''}",
             ResolutionWarning,
             stacklevel=3,
         )

@@ -281,7 +281,7 @@ def _of_column(
 
 
 def _constant(name: str) -> Finding:
-    message = f"{named(name)} has the same value in all rows and tells nothing"
+    message = f"{named(name)} never changes in either sample and tells nothing"
     return Finding("constant", message, _EXCLUDE.format(name=name), (name,))
 
 
