@@ -30,7 +30,7 @@ from conovel.site.output import DecisionFile, Sketch, explain_files
 from conovel.site.stored_blocks import Progress, silent
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import Guarantee, one_site, this_list
+from conovel.spec.guarantee import Guarantee, one_site, this_list, with_needs
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.shown import Shown
 from conovel.spec.training import thin_finding
@@ -170,7 +170,7 @@ def detect_files(
             " out, or read the rows and call AdaDetect(ties='random').detect(X_null, X_test)"
         )
     level, pi0, sure = settings.level, settings.pi0, settings.confidence
-    promise = one_site(level, pi0)
+    promise = with_needs(one_site(level, pi0), (one.assumption for one in settings.candidates))
     site = open_files_site(
         null,
         test,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -95,6 +96,15 @@ LOTS = (
 def with_lots(guarantee: Guarantee) -> Guarantee:
     """Add what a guarantee needs where ties are broken at random (docs/theory.md)."""
     return Guarantee(guarantee.statement, (*guarantee.assumptions, LOTS))
+
+
+def with_needs(guarantee: Guarantee, needs: Iterable[str]) -> Guarantee:
+    """Add what scorers need that do not learn here."""
+    added = [one for one in dict.fromkeys(needs) if one]
+    if not added:
+        return guarantee
+    paragraph = guarantee.paragraph and f"{guarantee.paragraph} It needs that {'; '.join(added)}."
+    return Guarantee(guarantee.statement, (*guarantee.assumptions, *added), paragraph)
 
 
 UNSPENT = (
