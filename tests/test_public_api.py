@@ -35,6 +35,7 @@ AdaDetect.settings()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None, X_known=None)
 Automatic(n_folds=4, random_state=None, shape=None)
+Automatic.assumption
 Automatic.candidates()
 Automatic.fit(training)
 Automatic.fit_known(training, likeness)
@@ -43,6 +44,7 @@ Automatic.one_class(null_train)
 Automatic.with_seed(seed)
 BatchRefusedError(InputError) is raised
 Blend(first, members, n_refits=(), n_folds=5, lead=1.0)
+Blend.assumption
 Blend.cross_fit(fitter)
 Blend.fit(training)
 Blend.fit_known(training, likeness)
@@ -127,6 +129,14 @@ FittedScorer.choices
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)
+FixedScore(model, name='', trained_on=None, higher='novel', method=None)
+FixedScore.assumption
+FixedScore.digests(rows)
+FixedScore.fit(training)
+FixedScore.fit_known(training, likeness)
+FixedScore.has_seen(rows)
+FixedScore.label
+FixedScore.with_seed(seed)
 Guarantee(statement, assumptions, paragraph='')
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
@@ -198,6 +208,7 @@ NetworkRun.to_frame()
 NetworkRun.transcripts
 NetworkRun.warnings
 OneClass(model, higher, method='decision_function')
+OneClass.assumption
 OneClass.fit(training)
 OneClass.fit_known(training, likeness)
 OneClass.fit_nulls(null_train)
@@ -208,6 +219,7 @@ ProtocolError(ConovelError) is raised
 Quantile(at=Fraction(1, 2))
 Quantile.null_count(below, n_calibration, m)
 Refined(first, second=None, n_folds=5, n_refits=3)
+Refined.assumption
 Refined.cross_fit(fitter)
 Refined.fit(training)
 Refined.fit_known(training, likeness)
@@ -238,6 +250,7 @@ Schema.to_dict()
 Schema.to_toml()
 Schema.used
 Scorer()
+Scorer.assumption
 Scorer.fit(training)
 Scorer.fit_known(training, likeness)
 Scorer.label
