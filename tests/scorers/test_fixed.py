@@ -83,6 +83,21 @@ def test_a_network_refuses_it_with_the_name_of_the_agent():
         cn.Network(agents, scorer=cn.FixedScore(distance, "d", trained_on=X_null[::2])).run()
 
 
+def of_three_columns(X):
+    assert X.shape[1] == 3
+    return distance(X)
+
+
+@pytest.mark.parametrize("regime", ["auto", "together", "full", "counts", "isolated", "split"])
+def test_it_scores_the_columns_that_it_was_trained_on_in_every_regime(regime):
+    X_null, X_test = rows(0, 900, 300, 60)
+    agents = [cn.Agent(n, X_null[i::3], X_test[i::3]) for i, n in enumerate("abc")]
+    run = cn.Network(agents, regime=regime, scorer=cn.FixedScore(of_three_columns)).run()
+    if regime in ("auto", "full", "counts", "isolated"):
+        assert np.array_equal(run["a"].scores, distance(X_test[::3]))
+    assert run.n_rejected > 0
+
+
 def test_the_guarantee_names_what_cannot_be_checked():
     X_null, X_test = rows(0)
     result = cn.AdaDetect(cn.FixedScore(distance, "sum of squares")).detect(X_null, X_test)

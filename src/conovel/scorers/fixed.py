@@ -76,15 +76,14 @@ class FixedScore(Scorer):
         self._method()
         if self.trained_on is not None:
             object.__setattr__(self, "trained_on", _as_digests(self.trained_on))
+        object.__setattr__(self, "assumption", self._assumption())
 
     @property
     def label(self) -> str:
         """The name that was given, or that of the model."""
         return self.name or getattr(self.model, "__name__", type(self.model).__name__)
 
-    @property
-    def assumption(self) -> str:
-        """What a guarantee with this score needs beside the usual."""
+    def _assumption(self) -> str:
         checked = (
             ""
             if self.trained_on is None
