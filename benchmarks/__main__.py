@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 # What a plain `python -m benchmarks` runs.
-SHORT = ["statistics", "scoring_speed", "model_sizes", "network_growth"]
+SHORT = ["statistics", "scoring_speed", "model_sizes", "network_growth", "contest"]
 
 
 def available() -> dict[str, str]:

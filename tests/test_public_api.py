@@ -36,6 +36,7 @@ AdaDetect.settings()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None, X_known=None)
 Automatic(n_folds=4, random_state=None, shape=None)
+Automatic.assumption
 Automatic.candidates()
 Automatic.fit(training)
 Automatic.fit_known(training, likeness)
@@ -44,6 +45,7 @@ Automatic.one_class(null_train)
 Automatic.with_seed(seed)
 BatchRefusedError(InputError) is raised
 Blend(first, members, n_refits=(), n_folds=5, lead=1.0)
+Blend.assumption
 Blend.cross_fit(fitter)
 Blend.fit(training)
 Blend.fit_known(training, likeness)
@@ -132,6 +134,14 @@ FittedScorer.choices
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)
+FixedScore(model, name='', trained_on=None, higher='novel', method=None)
+FixedScore.assumption
+FixedScore.digests(rows)
+FixedScore.fit(training)
+FixedScore.fit_known(training, likeness)
+FixedScore.has_seen(rows)
+FixedScore.label
+FixedScore.with_seed(seed)
 Guarantee(statement, assumptions, paragraph='')
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
@@ -203,6 +213,7 @@ NetworkRun.to_frame()
 NetworkRun.transcripts
 NetworkRun.warnings
 OneClass(model, higher, method='decision_function')
+OneClass.assumption
 OneClass.fit(training)
 OneClass.fit_known(training, likeness)
 OneClass.fit_nulls(null_train)
@@ -213,6 +224,7 @@ ProtocolError(ConovelError) is raised
 Quantile(at=Fraction(1, 2))
 Quantile.null_count(below, n_calibration, m)
 Refined(first, second=None, n_folds=5, n_refits=3)
+Refined.assumption
 Refined.cross_fit(fitter)
 Refined.fit(training)
 Refined.fit_known(training, likeness)
@@ -243,6 +255,7 @@ Schema.to_dict()
 Schema.to_toml()
 Schema.used
 Scorer()
+Scorer.assumption
 Scorer.fit(training)
 Scorer.fit_known(training, likeness)
 Scorer.label

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from conovel.scorers.blend import Blend as Blend
     from conovel.scorers.blend import Refined as Refined
     from conovel.scorers.estimators import OneClass as OneClass
+    from conovel.scorers.fixed import FixedScore as FixedScore
     from conovel.site.sent.surrogate import decode as decode
     from conovel.site.sent.surrogate import encode as encode
     from conovel.spec.findings import Finding as Finding
@@ -76,6 +77,7 @@ _HOMES = {
     "FileError": "errors",
     "Finding": "spec.findings",
     "FittedScorer": "scorers.base",
+    "FixedScore": "scorers.fixed",
     "Guarantee": "spec.guarantee",
     "InputError": "errors",
     "KeptDetector": "runs.kept",

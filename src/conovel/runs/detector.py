@@ -317,6 +317,11 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         split_seed, scorer_seed = detector_seeds(seed)
         candidates = tuple(as_candidates(self.scorer, scorer_seed))
         strata = () if self.strata is None else as_strata(self.strata)
+        if (strata or self.weights is not None) and not all(one.learns for one in candidates):
+            raise InputError(
+                "a score that was learnt elsewhere goes with neither strata nor weights: leave"
+                " these out, or let conovel learn the score"
+            )
         if strata:
             refuse_with_strata(pi0=pi0 is not None, ties=drawn, train_fraction=train_fraction == 0)
         return OneSiteSettings(

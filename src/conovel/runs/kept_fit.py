@@ -84,6 +84,11 @@ def keep(
             "a kept detector learns before its batches come, and some known normals must train:"
             " give a train_fraction above 0, or leave it out"
         )
+    if not all(one.learns for one in settings.candidates):
+        raise ScorerError(
+            "a model that was trained elsewhere is kept in its own file, and nothing that could be"
+            " kept is fitted here: call detect with each batch"
+        )
     if reads_frames(settings.candidates):
         raise ScorerError(
             "a pipeline that chooses columns by name has no form that can be kept: leave that part"

@@ -40,7 +40,7 @@ from conovel.site.site import Site
 from conovel.site.strata import checked_within
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import Guarantee
+from conovel.spec.guarantee import Guarantee, with_needs
 from conovel.spec.run_spec import RunSpec, nonce_of, run_id_of
 from conovel.spec.training import NOTHING_FLAGGED, THIN, Numbers
 from conovel.spec.version import __version__
@@ -94,6 +94,8 @@ def run_network(
     limits = {name: none if name in lost else machines[name].limit for name in sites}
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
+    candidates = (one for site in sites.values() for one in site.work.candidates)
+    promise = with_needs(promise, (one.assumption for one in candidates))
     floors = {name: (machine.floor, machine.floors) for name, machine in machines.items()}
     conforming = outcome.conforming if outcome.conforms else {}
     return _result(spec, members, sites, limits, transcript, promise, lost, floors, conforming)

@@ -28,12 +28,13 @@ from conovel.scorers.all_rows import require_no_training
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.automatic import at_one_site
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
+from conovel.scorers.fixed import FixedScore
 from conovel.site.blocks import require_two, split_by_number, split_fresh, training_sample
 from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import Guarantee, one_site, with_lots, within_strata
+from conovel.spec.guarantee import Guarantee, one_site, with_lots, with_needs, within_strata
 from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import HALF, as_share, n_training, thin_finding
 from conovel.stats.conditional import Conditional
@@ -89,11 +90,13 @@ class OneSiteSettings:
             return within_strata(self.level, self.strata, self.repeats)
         several = () if self.repeats == 1 else (self.repeats, self.averaging(n_null))
         plain = one_site(self.level, self.pi0, *several)
+        plain = with_needs(plain, [one.assumption for one in self.candidates])
         return plain if self.lots is None else with_lots(plain)
 
     def n_train(self, n_null: int, n_test: int) -> int:
         """Return how many known normals train, from numbers of rows alone."""
-        if self.train_fraction == 0:
+        learns = any(one.learns for one in self.candidates)
+        if self.train_fraction == 0 or (self.train_fraction is None and not learns):
             return 0
         share = as_share(self.train_fraction, n_null, n_test, self.level, self.least)
         return n_training(n_null, share, self.max_train_rows)
@@ -115,6 +118,17 @@ class Samples(NamedTuple):
         if self.train_only is None:
             return split_by_number(len(self.null), n_train, seed)
         return split_fresh(self.train_only, n_train, seed, settings.max_train_rows)
+
+    def without_seen(self, candidates: Sequence[Scorer]) -> Samples:
+        """Let no known normal calibrate that a candidate had learnt from before this run.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
+        values, never = self.null.values, self.train_only
+        for one in candidates:
+            if isinstance(one, FixedScore) and (seen := one.has_seen(values)).any():
+                never = seen if never is None else never | seen
+        return self._replace(train_only=never)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -154,6 +168,7 @@ def detect_rows(
     samples = samples._replace(weights=weights)
     if judged is not None:
         samples = samples._replace(train_only=judged.train_only)
+    samples = samples.without_seen(settings.candidates)
     runs = settings.runs(len(samples.null))
     thin = None if settings.strata else plan_calibration(samples, runs[0])
     if check:

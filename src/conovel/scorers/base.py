@@ -214,6 +214,9 @@ class Scorer(ABC):
     conovel.FittedScorer : What it returns.
     """
 
+    learns = True  # False where known normals that train would teach nothing
+    assumption = ""  # what a guarantee needs beside the usual, where this scorer is used
+
     @property
     @abstractmethod
     def label(self) -> str:

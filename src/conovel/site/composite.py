@@ -87,7 +87,9 @@ def fit_composite(
 
     Proof: Lemma 6 (docs/theory.md#lem-exchangeable).
     """
-    if not surrogates:
+    # A model that was trained elsewhere can neither be tried nor learn from further columns.
+    is_fixed = composite in (AUTO, STACKED) and not local.scorer.learns
+    if not surrogates or is_fixed:
         return Composite(local)
     selection = None
     if composite == AUTO and len(training.null_train) < _CAN_CHOOSE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -141,6 +141,15 @@ def weighted(level: Fraction, *, estimated: bool) -> Guarantee:
         f" would be at most {float(level):g} times the share of normal rows in the test sample."
     )
     return Guarantee(statement, (ESTIMATED, BLIND_SCORER, PRUNED))
+
+
+def with_needs(guarantee: Guarantee, needs: Iterable[str]) -> Guarantee:
+    """Add what scorers need that do not learn here."""
+    added = [one for one in dict.fromkeys(needs) if one]
+    if not added:
+        return guarantee
+    paragraph = guarantee.paragraph and f"{guarantee.paragraph} It needs that {'; '.join(added)}."
+    return Guarantee(guarantee.statement, (*guarantee.assumptions, *added), paragraph)
 
 
 UNSPENT = (
