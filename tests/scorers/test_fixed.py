@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 
 import conovel as cn
-from conovel.errors import ScorerError
+from conovel.errors import InputError, ScorerError
 from conovel.scorers.base import Mixture, TrainingSet
 
 
@@ -205,7 +205,6 @@ def test_a_model_that_memorised_calibration_rows_breaks_the_rate_unless_they_are
 
 @pytest.mark.parametrize("more", [{"strata": "a"}, {"weights": "a"}])
 def test_a_fixed_score_goes_with_neither_strata_nor_weights(more):
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
-    detector = cn.AdaDetect(cn.FixedScore(lambda X: X[:, 0]), **more)
-    with pytest.raises(cn.errors.InputError, match="neither strata nor weights"):
-        detector.detect(frame, frame + 0.5)
+    detector = cn.AdaDetect(cn.FixedScore(distance), **more)
+    with pytest.raises(InputError, match="neither strata nor weights"):
+        detector.detect(*rows(0))

@@ -170,7 +170,7 @@ def main() -> None:
         try:
             app(prog_name="conovel")  # also where it runs as python -m conovel
         except ConovelError as error:
-            _log.error(error)
+            _log.error(printable(str(error)))
             say(f"conovel: {error}", err=True)
             sys.exit(ERROR)
 
@@ -179,7 +179,7 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, ConovelWarning):
-        _log.warning(message)
+        _log.warning(printable(str(message)))
         warn(str(message))
 
 

@@ -23,7 +23,7 @@ def begin_log(path: Path, command: str) -> None:
         raise InputError(f"{VARIABLE} must be one of {', '.join(LEVELS)}, not {level!r}")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, FILE_MODE))
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise FileError(f"{path} cannot be written: {error.strerror}") from None
     handler.setFormatter(_OneLine(_LINE))

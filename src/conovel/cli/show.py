@@ -103,12 +103,12 @@ class StageDisplay:
 
     def stage(self, name: str) -> None:
         """Show the stage that begins."""
-        _log.info(name)
+        _log.info(printable(name))
         self._progress.update(self._task, description=printable(name))
 
     def finding(self, finding: Finding) -> None:
         """Print a finding unless a warning was about it; of many, only the first ones."""
-        _log.warning(finding)
+        _log.warning(printable(str(finding)))
         console = self._progress.console
         if _is_noted(finding):
             return
@@ -172,7 +172,7 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
 
         def show(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
-                _log.info(stage)
+                _log.info(printable(stage))
                 # Work that an earlier run did must not count for the speed.
                 tasks[stage] = progress.add_task(printable(stage), total=total, completed=done)
             progress.update(tasks[stage], completed=done)

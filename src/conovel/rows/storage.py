@@ -59,7 +59,7 @@ def read_features(
     table = pa.concat_tables([file.read(needed) for file in files])
     if not table.num_rows:
         raise SampleError(f"{path} has no rows")
-    _log.info("read %s: %d rows, %d columns", path, table.num_rows, table.num_columns)
+    _log.info("read %r: %d rows, %d columns", str(path), table.num_rows, table.num_columns)
     ids = table[id_column].to_numpy() if id_column is not None else None
     return Sample(table.select(types.names), ids)
 
@@ -234,7 +234,7 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
             file.write_table(table)
 
     _atomically(path, write)
-    _log.info("wrote %s: %d rows", path, table.num_rows)
+    _log.info("wrote %r: %d rows", str(path), table.num_rows)
 
 
 def write_rows(path: Path, columns: Mapping[str, Any], separator: str = ",") -> None:
