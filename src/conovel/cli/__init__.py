@@ -38,6 +38,7 @@ from conovel.cli.made import WORDS
 from conovel.cli.show import forget_notes, say, warn
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
+from conovel.spec.shown import printable
 
 _log = logging.getLogger("conovel.cli")
 ONE_SITE = "One site"
