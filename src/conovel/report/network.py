@@ -304,9 +304,8 @@ def _notable(groups: tuple[AgentGroup, ...], spec: RunSpec) -> Iterator[str]:
         if not group.can_reject:
             yield (
                 f"This group could flag no row in this run: {_named(group.agents)}. It has too"
-                " many rows to test for so few known normals, by its numbers of rows and of rows in"
-                " high cells."
-                " It takes nothing from the others."
+                " many rows to test for so few known normals, by its numbers of rows and of rows"
+                " in high cells. It takes nothing from the others."
             )
     if reached := [name for group in groups for name in group.floors_reached]:
         yield (
