@@ -70,3 +70,14 @@ def test_a_short_headline_stays_with_what_was_found_later(tmp_path):
     text = run(tmp_path, subprocess.STDOUT)
     assert "The known normals are not like today's rows; the 10 % promise presumes" in text
     assert "A note above says what was seen, and what to do." in text
+
+
+def test_a_check_with_an_id_says_that_nothing_else_speaks_against_the_rows(tmp_path):
+    write(tmp_path, 400, no=lambda rows, name: np.arange(len(rows)))
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "check", "normal.csv", "--scorer", "logistic"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": SOURCE}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert "column 'no' looks like a row number" in done.stdout
+    assert "nothing else speaks against these known normals" in done.stdout

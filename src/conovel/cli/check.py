@@ -19,6 +19,7 @@ from conovel.cli.show import (
 )
 from conovel.cli.tables import FileOptions, named_samples, with_options
 from conovel.spec.exits import NO
+from conovel.spec.findings import verdict_of
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -103,8 +104,9 @@ def _print(result: Check, out: Path | None) -> None:
         )
     if len(result.columns) > 10:
         table.add_row("", f"and {counted(len(result.columns) - 10, 'more column')}")
+    verdict = verdict_of(result.exchangeable, result.warnings)
     if result.exchangeable:
-        table.add_row("so", result.verdict[:1].lower() + result.verdict[1:])
+        table.add_row("so", verdict[:1].lower() + verdict[1:])
     else:
         table.add_row(
             "so",

@@ -98,19 +98,15 @@ class Check:
         """Whether nothing speaks against it: the p-value is above 1/100."""
         return self.p_value > LEVEL
 
-    @property
-    def verdict(self) -> str:
-        """What came out, in a few words; a finding that breaks the promise is something else."""
-        return verdict_of(self.exchangeable, self.warnings)
-
     def __str__(self) -> str:
+        verdict = verdict_of(self.exchangeable, self.warnings)
         rehearsed = (
             f"Tested as if they were new, {self.n_flagged:,} of the latest {self.n_latest:,} known"
             f" normals are flagged at level {self.level}; each is a false alarm."
         )
         if self.exchangeable:
-            return f"{self.verdict} (p = {self.p_value:.2g}). {rehearsed}"
-        text = f"{self.verdict} (p = {self.p_value:.2g})."
+            return f"{verdict} (p = {self.p_value:.2g}). {rehearsed}"
+        text = f"{verdict} (p = {self.p_value:.2g})."
         if self.columns:
             one, others = self.columns[0], len(self.columns) - 1
             change = f"and {others:,} more change" if others else "changes"
