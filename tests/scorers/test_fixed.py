@@ -201,3 +201,26 @@ def test_a_model_that_memorised_calibration_rows_breaks_the_rate_unless_they_are
             counts[how] += result.n_rejected > 0
     assert counts["not named"] > 55  # every list is false: no test is novel
     assert counts["named"] <= 60 * 0.3 + 3 * (60 * 0.3 * 0.7) ** 0.5
+
+
+@pytest.mark.parametrize(("regime", "bound"), [("counts", 0.2), ("joint", 0.3)])
+def test_the_rate_over_a_network_is_held(regime, bound):
+    shares, rng = [], np.random.default_rng(11)
+    for seed in range(60):
+        agents = [
+            cn.Agent(
+                n,
+                rng.normal(size=(60, 1)),
+                np.append(rng.normal(size=10), np.full(5, 9.0))[:, None],
+            )
+            for n in "ab"
+        ]
+        scorer = cn.FixedScore(lambda X: X[:, 0])
+        run = cn.Network(agents, regime=regime, scorer=scorer, level=0.3, random_state=seed).run(
+            check=False
+        )
+        false = sum(int(run[n].rejected[:10].sum()) for n in "ab")
+        shares.append(false / max(run.n_rejected, 1))
+    error = np.std(shares) / len(shares) ** 0.5
+    assert np.mean(shares) < bound + 3 * error
+    assert np.mean(shares) > 0.05  # the level is used
