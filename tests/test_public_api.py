@@ -56,7 +56,6 @@ Check(p_value, columns, since, n_rows, n_latest, n_flagged, level, drift, p_colu
 Check.exchangeable
 Check.plot(ax=None)
 Check.to_dict()
-Check.verdict
 Column(name, kind, missing=False, fill=None, low=None, high=None, levels=(), rare=(),
     buckets=0, parts=())
 Column.digest

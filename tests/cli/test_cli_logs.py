@@ -70,7 +70,7 @@ def test_a_log_file_has_stages_findings_and_the_outcome(folder, capsys, monkeypa
     text = "\n".join(lines)
     for words in (
         "INFO conovel: conovel",
-        "INFO conovel.rows.storage: read null.csv: 200 rows, 2 columns",
+        "INFO conovel.rows.storage: read 'null.csv': 200 rows, 2 columns",
         "INFO conovel.cli: fitting the score model",
         "WARNING conovel.cli: column 'a' has 1 value beyond",
         "of 50 rows flagged; on average",

@@ -208,3 +208,26 @@ def test_a_fixed_score_goes_with_neither_strata_nor_weights(more):
     detector = cn.AdaDetect(cn.FixedScore(distance), **more)
     with pytest.raises(InputError, match="neither strata nor weights"):
         detector.detect(*rows(0))
+
+
+@pytest.mark.parametrize(("regime", "bound"), [("counts", 0.2), ("joint", 0.3)])
+def test_the_rate_over_a_network_is_held(regime, bound):
+    shares, rng = [], np.random.default_rng(11)
+    for seed in range(60):
+        agents = [
+            cn.Agent(
+                n,
+                rng.normal(size=(60, 1)),
+                np.append(rng.normal(size=10), np.full(5, 9.0))[:, None],
+            )
+            for n in "ab"
+        ]
+        scorer = cn.FixedScore(lambda X: X[:, 0])
+        run = cn.Network(agents, regime=regime, scorer=scorer, level=0.3, random_state=seed).run(
+            check=False
+        )
+        false = sum(int(run[n].rejected[:10].sum()) for n in "ab")
+        shares.append(false / max(run.n_rejected, 1))
+    error = np.std(shares) / len(shares) ** 0.5
+    assert np.mean(shares) < bound + 3 * error
+    assert np.mean(shares) > 0.05  # the level is used
