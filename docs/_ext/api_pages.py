@@ -26,7 +26,7 @@ _DIRECTIVES = {
 # (file, title, first parts of the modules it covers). The first group that fits takes a name.
 GROUPS = [
     ("models", "Models as bytes", ("conovel.site.sent.surrogate", "conovel.models")),
-    ("tables", "Tables", ("conovel.spec.schema", "conovel.rows.pairs")),
+    ("tables", "Tables", ("conovel.spec.schema", "conovel.rows.pairs", "conovel.rows.fetched")),
     (
         "networks",
         "Networks of agents",

@@ -118,7 +118,7 @@ def test_a_broken_file_is_named(detect, folder):
 def test_warnings_are_one_line_on_standard_error(detect):
     run = detect("--columns", "a", "--scorer", "logistic", "--level", "0.001", "--json")
     assert run.returncode == 0
-    assert "conovel: warning: no row can be rejected" in run.stderr
+    assert "no row can be flagged at level" in run.stderr
     assert json.loads(run.stdout)["n_rejected"] == 0
 
 

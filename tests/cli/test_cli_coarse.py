@@ -24,7 +24,7 @@ def test_detect_in_the_terminal_in_json_and_on_the_page(conovel, tmp_path):
     files = ("--null", "normal.csv", "--test", "today.csv", "--scorer", "logistic")
     settings = ("--train-fraction", "0.5", "--out", "out.csv")
     run = conovel("detect", *files, *settings, cwd=tmp_path)
-    assert flat(run.stdout).count(WORDS) == 2  # what is worth knowing, and the facts
+    assert flat(run.stdout).count(WORDS) == 1  # said once: under what is worth knowing
     assert "train_fraction=0" in flat(run.stdout)
     plain = json.loads(conovel("detect", *files, *settings, "--json", cwd=tmp_path).stdout)
     assert plain["resolution"] == f"{WORDS} flagged at once"

@@ -48,7 +48,8 @@ def test_python_m_conovel_is_the_command_line():
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"), [("conovel ev", ["evaluate"]), ("conovel re", ["reproduce", "report"])]
+    ("words", "offered"),
+    [("conovel ev", ["evaluate"]), ("conovel re", ["reproduce", "report", "repeat"])],
 )
 def test_the_shell_completes_commands(words, offered, capsys, monkeypatch):
     for name, value in BASH.items():

@@ -336,6 +336,7 @@ _TAIL = 0.99  # of a Gaussian sample; strange rows are further away
 _LONGER = 1.5  # so many times as many rows in the tail as a Gaussian sample has are no reason
 _BY_CHANCE = 1e-4  # the p-value of more rows than that
 _LEAST_STRANGE, _MOST_STRANGE = 0.005, 0.2  # share of strange rows
+_FREQUENT = 0.05  # a larger share of rows with one value is no sample of a density
 
 
 def strange_finding(null: Matrix, n_null: int) -> Finding | None:
@@ -345,7 +346,7 @@ def strange_finding(null: Matrix, n_null: int) -> Finding | None:
     novelties or a heavy tail cannot be told in general. It can where the bulk of the rows is so
     much like a Gaussian sample that its tail is known, too.
     """
-    rows = null[:, (np.ptp(null, axis=0) > 0) & (null.std(axis=0) > 0)]
+    rows = null[:, [_varies(column) for column in null.T]]
     n, width = rows.shape
     if width < 2 or n < max(_FEWEST_GAUSSIAN, _ROWS_PER_COLUMN * width):
         return None
@@ -370,6 +371,11 @@ def strange_finding(null: Matrix, n_null: int) -> Finding | None:
         " any without a look",
         numbers={"share": share, "n_far": n_far},
     )
+
+
+def _varies(column: Matrix) -> bool:
+    """Tell whether no value of a column is frequent: categories and filled gaps have no tail."""
+    return bool(np.unique(column, return_counts=True)[1].max() <= _FREQUENT * column.size)
 
 
 def _squares(rows: Matrix) -> Matrix:
