@@ -336,6 +336,7 @@ _TAIL = 0.99  # of a Gaussian sample; strange rows are further away
 _LONGER = 1.5  # so many times as many rows in the tail as a Gaussian sample has are no reason
 _BY_CHANCE = 1e-4  # the p-value of more rows than that
 _LEAST_STRANGE, _MOST_STRANGE = 0.005, 0.2  # share of strange rows
+_FEW_STRANGE = 0.07  # more rows apart are another kind of normal rows rather than mistakes
 _FREQUENT = 0.05  # a larger share of rows with one value is no sample of a density
 
 
@@ -355,7 +356,10 @@ def strange_finding(null: Matrix, n_null: int) -> Finding | None:
         scale = chi2.ppf(0.5 / (1 - share), width) / np.median(squares)
         n_far = int((scale * squares > chi2.ppf(_TAIL, width)).sum())
         share = min(max((n_far / n - (1 - _TAIL)) / _TAIL, 0.0), _MOST_STRANGE)
-    if share < _LEAST_STRANGE or binom.sf(n_far - 1, n, _LONGER * (1 - _TAIL)) > _BY_CHANCE:
+    if (
+        not _LEAST_STRANGE <= share <= _FEW_STRANGE
+        or binom.sf(n_far - 1, n, _LONGER * (1 - _TAIL)) > _BY_CHANCE
+    ):
         return None
     squares = scale * squares
     if not normality(rows[squares <= chi2.ppf(_TAIL, width)]).is_plausible:
