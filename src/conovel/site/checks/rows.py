@@ -379,7 +379,8 @@ def strange_finding(null: Matrix, n_null: int) -> Finding | None:
 
 def _varies(column: Matrix) -> bool:
     """Tell whether no value of a column is frequent: categories and filled gaps have no tail."""
-    return bool(np.unique(column, return_counts=True)[1].max() <= _FREQUENT * column.size)
+    most = np.unique(column, return_counts=True)[1].max(initial=1)
+    return bool(most <= _FREQUENT * column.size)
 
 
 def _squares(rows: Matrix) -> Matrix:
