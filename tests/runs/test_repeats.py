@@ -117,5 +117,5 @@ def test_bad_numbers_are_refused(repeats):
 
 def test_files_in_pieces_are_refused_with_what_to_do(tmp_path):
     detector = cn.AdaDetect("logistic", repeats=2)
-    with pytest.raises(InputError, match="take repeats=1, or read the rows"):
+    with pytest.raises(InputError, match="repeats is for rows in memory"):
         detect_files(detector, tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "out.csv")

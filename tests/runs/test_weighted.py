@@ -219,7 +219,7 @@ def test_kept_detectors_ledgers_verdicts_certificates_and_pieces_are_refused(tmp
     for name, X in (("null", null), ("test", test)):
         pd.DataFrame(X, columns=NAMES).to_csv(tmp_path / f"{name}.csv", index=False)
     files = tmp_path / "null.csv", tmp_path / "test.csv", tmp_path / "out.csv"
-    with pytest.raises(InputError, match="weights are for rows in memory"):
+    with pytest.raises(InputError, match="weights is for rows in memory"):
         detect_files(detector(), *files)
 
 

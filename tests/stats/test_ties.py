@@ -145,7 +145,7 @@ def test_what_is_not_made_for_lots_is_refused_by_name(tmp_path):
         detector.keep(NULL)
     with pytest.raises(InputError, match="leave repeats, pi0 and ties out"):
         detector.detect(NULL, TEST, ledger=tmp_path / "list.json")
-    with pytest.raises(InputError, match="leave ties out, or read the rows"):
+    with pytest.raises(InputError, match="ties='random' is for rows in memory"):
         detect_files(detector, tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "out.csv")
     agents = [cn.Agent(name, NULL, TEST) for name in ("north", "south")]
     with pytest.raises(InputError, match="the agents of a network count ties against a row"):

@@ -33,7 +33,7 @@ def test_every_assumption_is_defined():
     words = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "", THEORY, flags=re.DOTALL)
     used = set(re.findall(r"\(([A-Z])\)", words))
     defined = set(re.findall(r"(?:\*\*|Assumption )\(([A-Z])(?:\)| )", words))
-    assert used == defined == {"E", "I", "P", "T", "W"}
+    assert used == defined == {"E", "I", "P", "S", "T", "W"}
 
 
 def descend(blocks, level, m, gone_from):

@@ -146,7 +146,7 @@ class Transcript:
     >>> transcript = Transcript()
     >>> transcript.record(encode(Message(bytes(16), "a", "coordinator", 0, Ready(10, 99))))
     >>> transcript.entries[0]
-    Entry(round=0, sender='a', receiver='coordinator', kind='READY', n_bytes=72, paper_bits=None)
+    Entry(round=0, sender='a', receiver='coordinator', kind='READY', n_bytes=74, paper_bits=None)
     """
 
     run_id: str = ""
