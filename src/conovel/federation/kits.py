@@ -346,6 +346,7 @@ model_families = ["forest", "linear", "dense"]   # of models that may leave or c
 composites = ["auto", "mean", "stacked"]   # with "max" or "min" one peer decides a score
 max_nodes_in = 16384           # of a model that comes in
 min_group_rows = "own rule"    # rows that a peer's model or a cell of counts stands for: 5, or 3
+ask_seconds = 0.0              # that a run waits for consent in conovel desk; 0 asks nobody
 strata = []                    # columns by whose values numbers of rows may leave the site
 share_known = false            # whether models and sums that leave are learnt from known rows
 masks = true                   # in "together" nobody may see this site's sums
