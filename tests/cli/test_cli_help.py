@@ -59,6 +59,7 @@ def test_the_shell_completes_commands(words, offered, capsys, monkeypatch):
 
 
 def test_the_script_for_a_shell_calls_conovel(capsys, monkeypatch):
-    script = invoke(capsys, monkeypatch, "--show-completion", "bash").out
+    monkeypatch.setenv("_CONOVEL_COMPLETE", "source_bash")
+    script = invoke(capsys, monkeypatch).out
     assert "_CONOVEL_COMPLETE=complete_bash" in script
     assert "complete -o default -F _conovel_completion conovel" in script

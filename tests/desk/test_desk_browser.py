@@ -67,7 +67,7 @@ def addresses(busy):
     return [f"{base}/{name}" for name in names]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
 def test_all_pages_fit_are_quiet_and_can_be_used_without_seeing_them(opened, busy, width, scheme):
     page = opened(width, scheme)
     assert busy[1].token not in page.url  # the token has left the address

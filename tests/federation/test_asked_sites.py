@@ -25,7 +25,8 @@ def asks(loopback):
     path.write_text(before)
 
 
-@pytest.mark.parametrize("answer", ["agree", pytest.param("refuse", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ["agree", "refuse"])
 def test_a_run_waits_for_a_person(submit, asks, answer):
     file = read_site(asks)
     records = RunRecords(file.state)

@@ -25,7 +25,9 @@ def check(n_agents, number):
     assert power >= 0.9 * without_change - 3 * error
 
 
-@pytest.mark.parametrize(("n_agents", "number"), [(1, 16), (3, 10)])
+@pytest.mark.parametrize(
+    ("n_agents", "number"), [(1, 12), pytest.param(3, 10, marks=pytest.mark.slow)]
+)
 def test_strata_hold_the_level_where_shares_change(n_agents, number):
     check(n_agents, number)
 
