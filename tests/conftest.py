@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 from support.few_trees import few_candidates
+from support.reports import CHROMIUM
 
 from conovel.cli import main
 from conovel.scorers.automatic import Automatic
@@ -93,3 +94,15 @@ def few_trees(monkeypatch):
     For tests of what holds whatever the trees are. Tests of what it finds use it as it is.
     """
     monkeypatch.setattr(Automatic, "candidates", few_candidates)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium, where there is one."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM)
+        yield chromium
+        chromium.close()

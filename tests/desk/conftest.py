@@ -9,7 +9,6 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from support.desk import judge_batches, run_once, write_sites
-from support.reports import CHROMIUM
 
 from conovel.federation.settings import read_site
 
@@ -33,14 +32,3 @@ def site(made, tmp_path):
 @pytest.fixture
 def run_id(made):
     return made[1][-1]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM)
-        yield chromium
-        chromium.close()

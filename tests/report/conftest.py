@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reports import CHROMIUM, SCRIPT, network_run, three_sites
+from support.reports import SCRIPT, network_run, three_sites
 
 import conovel as cn
 from conovel.report import of_detection
@@ -15,17 +15,6 @@ def detection():
     ids = [SCRIPT, *(f"row-{i}" for i in range(1, 100))][::-1]
     result = cn.AdaDetect("logistic").detect(rng.normal(size=(600, 3)), X_test, ids=ids)
     return {"command": "detect", **result.summary(), "picture": of_detection(result)}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")

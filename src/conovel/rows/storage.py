@@ -196,22 +196,24 @@ def read_originals(
 ) -> dict[str, pa.ChunkedArray]:
     """Read all columns of a file or folder as they are in it, to copy them beside n decisions."""
     require_unchanged(path, before)
-    files = open_files(path, reading)
-    types = original_types(files)
-    table = pa.concat_tables([file.read(types) for file in files])
+    table = _as_is(path, reading)
     require_unchanged(path, before)
     if table.num_rows != n_rows:
         raise changed(path)
     return {name: table[name] for name in table.column_names}
 
 
+def _as_is(path: Path, reading: ReadingOptions) -> pa.Table:
+    files = open_files(path, reading)
+    types = original_types(files)
+    return pa.concat_tables([file.read(types) for file in files])
+
+
 def read_table_as_text(
     path: Path, reading: ReadingOptions = AS_FOUND
 ) -> dict[str, list[str | None]]:
-    """Read all columns of a file as texts, those of files of several kinds beside one another."""
-    table = pa.concat_tables(
-        [file.read(original_types([file])) for file in open_files(path, reading)]
-    )
+    """Read all columns of a file as texts."""
+    table = _as_is(path, reading)
     return {
         name: [None if value is None else str(value) for value in table[name].to_pylist()]
         for name in table.column_names
