@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
-from conovel.cli.detected import print_summary, write_decisions
+from conovel.cli.detected import print_summary
 from conovel.cli.made import made
 from conovel.cli.show import (
     addressed,
@@ -32,6 +32,7 @@ from conovel.cli.tables import (
 from conovel.errors import InputError
 
 if TYPE_CHECKING:
+    from conovel.rows.datafiles import FileState
     from conovel.rows.dialects import ReadingOptions
     from conovel.rows.known_files import KnownFile
     from conovel.runs.detection import Detection
@@ -446,3 +447,23 @@ class DetectFiles(NamedTuple):
     def known_path(self) -> Path | None:
         """The file of known novelties, if there is one."""
         return None if self.known_file is None else self.known_file.path
+
+
+def write_decisions(
+    result: Detection, why: Reasons | None, files: DetectFiles, before: FileState
+) -> None:
+    """Write the file of decisions, if one was asked for; `before` are the files that were read."""
+    from conovel.rows.storage import read_originals, write_table  # noqa: PLC0415
+    from conovel.rows.tables import numbered  # noqa: PLC0415
+    from conovel.site.output import free_name  # noqa: PLC0415
+
+    if files.out is None:
+        return
+    columns = numbered(result.columns(), result.rejected.size)
+    if why is not None:
+        columns |= why.file_columns(0, result.rejected.size)
+    if files.keep_columns:
+        n_rows = result.rejected.size
+        for name, values in read_originals(files.test, before, n_rows, files.reading).items():
+            columns[free_name(name, columns)] = values
+    write_table(files.out, columns)

@@ -1,4 +1,4 @@
-"""What ``conovel detect`` writes and prints about a result."""
+"""What ``conovel detect`` prints about a result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.cli.detect import DetectFiles
-    from conovel.rows.datafiles import FileState
     from conovel.runs.detection import Detection
     from conovel.runs.file_detection import FileDetection
     from conovel.site.explain.reasons import Reasons
@@ -124,23 +123,3 @@ def _print_first_rows(why: Reasons, n_flagged: int) -> None:
     print_fitted(table)
     what = "all flagged rows" if n_flagged > len(first) else "these rows"
     say(f"Write {what} with ranks, p-values and reasons: --out flagged.csv")
-
-
-def write_decisions(
-    result: Detection, why: Reasons | None, files: DetectFiles, before: FileState
-) -> None:
-    """Write the file of decisions, if one was asked for; `before` are the files that were read."""
-    from conovel.rows.storage import read_originals, write_table  # noqa: PLC0415
-    from conovel.rows.tables import numbered  # noqa: PLC0415
-    from conovel.site.output import free_name  # noqa: PLC0415
-
-    if files.out is None:
-        return
-    columns = numbered(result.columns(), result.rejected.size)
-    if why is not None:
-        columns |= why.file_columns(0, result.rejected.size)
-    if files.keep_columns:
-        n_rows = result.rejected.size
-        for name, values in read_originals(files.test, before, n_rows, files.reading).items():
-            columns[free_name(name, columns)] = values
-    write_table(files.out, columns)
