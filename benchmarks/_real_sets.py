@@ -79,6 +79,18 @@ def files(folder: Path) -> dict[str, Path]:
     return {file.name.removesuffix(".gz").rpartition(".")[0]: file for file in sorted(found)}
 
 
+def large(folder: Path) -> dict[str, Path]:
+    """Map the name of each table for one site of 500 known normals or more to its file.
+
+    Small tables are measured by ``few``, and tables of several sites by ``together``.
+    """
+    return {
+        name: file
+        for name, file in files(folder).items()
+        if file.parent.name not in ("small", "multi")
+    }
+
+
 @lru_cache(maxsize=4)
 def load(file: Path) -> Rows:
     """Read a table; columns that are constant are left out."""

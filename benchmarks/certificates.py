@@ -23,7 +23,7 @@ import numpy as np
 
 import conovel as cn
 from benchmarks._real_sets import draw as draw_trial
-from benchmarks._real_sets import files
+from benchmarks._real_sets import large
 from conovel.experiments.gaussian import gaussian_design
 from conovel.stats.certificate import Block, false_bound
 from conovel.stats.certified import ListBounds
@@ -201,7 +201,7 @@ def real(folder: Path, only: Sequence[str], draws: int) -> None:
     """Print for each table what a certificate proves, with novelties and without."""
     print("table | empty | of these proven | proven of normals only | power on average")
     print("| power of the list with at most 30 % false | false of the flagged at most")
-    for name, path in files(folder).items():
+    for name, path in large(folder).items():
         if only and name not in only:
             continue
         columns = np.array([trial_of(path, number) for number in range(draws)]).T

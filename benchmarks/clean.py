@@ -132,7 +132,7 @@ def _error(means: list[Any]) -> str:
 
 def count_findings(folder: Path, trials: int) -> None:
     """Print in how many trials the finding appears, for each share of novelties."""
-    for name in ["gaussian", *files(folder)]:
+    for name in ["gaussian", *large(folder)]:
         counts = []
         for share in SHARES:
             n_seen = n_run = 0

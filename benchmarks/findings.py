@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 import conovel as cn
-from benchmarks._real_sets import Rows, files, load
+from benchmarks._real_sets import Rows, large, load
 from conovel.spec.findings import KINDS
 
 N_NULL, N_TEST, N_NOVEL = 1500, 500, 50
@@ -69,7 +69,7 @@ def main() -> None:
             one = json.loads(line)
             done[one["set"], one["how"], one["seed"]] = one
     tables = {
-        n: f for n, f in files(options.data).items() if not options.only or n in options.only
+        n: f for n, f in large(options.data).items() if not options.only or n in options.only
     }
     plan = [(how, seed) for seed in range(options.trials) for how in ("shuffled", "dealt")]
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)

@@ -26,7 +26,7 @@ from rich.progress import track
 from sklearn.ensemble import IsolationForest
 
 import conovel as cn
-from benchmarks._real_sets import N_NOVEL, N_TEST, files, load
+from benchmarks._real_sets import N_NOVEL, N_TEST, large, load
 from benchmarks.real import FOLDER
 from conovel.scorers.automatic import mahalanobis_distance
 
@@ -143,7 +143,7 @@ def main() -> None:
     options = parser.parse_args()
     methods = WITH_KNOWN if options.known_rows else METHODS
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
-    by_name = files(options.data)
+    by_name = large(options.data)
     names = [
         name
         for name in by_name

@@ -36,7 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import conovel as cn
-from benchmarks._real_sets import DEVELOPED_ON, LAYOUTS, Trial, draw, files
+from benchmarks._real_sets import DEVELOPED_ON, LAYOUTS, Trial, draw, large
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet, classifier_score
 
@@ -122,7 +122,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     lines = options.out.read_text("utf-8").splitlines() if options.out.exists() else []
     done = {_key(row): row for row in map(json.loads, lines)}
-    tables, makers = files(options.data), scorers()
+    tables, makers = large(options.data), scorers()
     names = options.only or list(tables)
     wanted = [
         {"set": name, "layout": layout, "n": n, "scorer": scorer, "trial": trial}
