@@ -1,7 +1,7 @@
 """Digests of what the defaults decide: pages of results carry those that they were measured with.
 
 ``python -m support.defaults`` (with ``tests`` on the path) prints them for the package on the
-path, and ``--write`` records them. They are about ranks and decisions of small fixed samples, which
+path, and ``--write`` records them. They are about ranks and decisions of small fixed samples, and
 do not depend on how a machine rounds unless two scores are nearly equal.
 """
 
@@ -21,9 +21,7 @@ NAMES = ("north", "south", "west")
 REGIMES = ("isolated", "counts", "full", "joint", "together", "consensus")
 
 
-def samples(
-    shape: str, number: int, n: int = 300
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def samples(shape: str, number: int, n: int = 300) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw known normals, tests of which every eighth is novel, and ten known novelties."""
     rng = np.random.default_rng([41, number])
     X_null, X_test, X_known = (rng.normal(size=(size, 5)) for size in (n, 120, 10))
@@ -78,7 +76,9 @@ def digest(name: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for array in groups()[name]():
-            content.update(f"{array.dtype.kind}{array.shape}".encode() + array.astype("<i8").tobytes())
+            content.update(
+                f"{array.dtype.kind}{array.shape}".encode() + array.astype("<i8").tobytes()
+            )
     return content.hexdigest()[:8]
 
 
