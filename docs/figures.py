@@ -142,7 +142,9 @@ def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> No
         axis.set(xlabel="agents", title=title, **limits)
         axis.title.set_fontsize(10)
     axes[0].set_ylabel("share of novelties found")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
     save(figure, name)
 
 
