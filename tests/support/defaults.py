@@ -18,6 +18,8 @@ import conovel as cn
 
 RECORDED = Path(__file__).parents[1] / "defaults.json"
 NAMES = ("north", "south", "west")
+# From about 1,000 known normals on, how many of them train does not follow from the rule for few.
+MANY, FEW = {"gaussian": 1500, "heavy": 1500}, {"gaussian": 400, "heavy": 400, "far": 140}
 REGIMES = ("isolated", "counts", "full", "joint", "together", "consensus")
 
 
@@ -35,11 +37,11 @@ def samples(shape: str, number: int, n: int = 300) -> tuple[np.ndarray, np.ndarr
     return X_null, X_test, X_known
 
 
-def of_site(*options: object) -> Iterator[np.ndarray]:
-    """Give ranks and decisions of a site alone, for normals of every shape."""
-    for shape, n in {"gaussian": 900, "heavy": 900, "far": 140}.items():
+def of_site(shapes: dict[str, int], *, known: bool = False) -> Iterator[np.ndarray]:
+    """Give ranks and decisions of a site alone, by shapes and numbers of known normals."""
+    for shape, n in shapes.items():
         X_null, X_test, X_known = samples(shape, 0, n)
-        result = cn.AdaDetect().detect(X_null, X_test, *([X_known] if options else []))
+        result = cn.AdaDetect().detect(X_null, X_test, *([X_known] if known else []))
         yield from (result.ranks, result.rejected)
 
 
@@ -63,8 +65,9 @@ def of_kept() -> Iterator[np.ndarray]:
 def groups() -> dict[str, Callable[[], Iterator[np.ndarray]]]:
     """Return what is digested, by the name that pages use."""
     return {
-        "detect": of_site,
-        "known": lambda: of_site("known"),
+        "detect": lambda: of_site(MANY),
+        "few": lambda: of_site(FEW),
+        "known": lambda: of_site(MANY, known=True),
         "kept": of_kept,
         **{regime: (lambda name=regime: of_network(name)) for regime in REGIMES},
     }
