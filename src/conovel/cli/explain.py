@@ -37,7 +37,7 @@ def explain(*, about: str = "") -> None:
         print_fitted(table)
         return
     for code, cases in meant(records, about).items():
-        say(" ".join(filter(None, (code, records[code].get("class")))))
+        say(f"{code} {records[code].get('class', '')}".strip())
         print_fitted(records[code]["means"])
         for case in cases:
             table = facts_table()
@@ -57,20 +57,22 @@ def read_records() -> Records:
 def meant(records: Records, about: str) -> dict[str, list[Mapping[str, str]]]:
     """Return the cases of the number or class that is meant; of a message, those most like it."""
     number = re.search(r"\bCN-?(\d{3})\b|^\s*(\d{3})\s*$", about, re.IGNORECASE)
-    named = {f"CN-{number[1] or number[2]}"} if number else set()
-    named |= {code for code, one in records.items() if one.get("class") == about.strip()}
-    cases_of = {code: one["cases"] for code, one in records.items() if code in named}
-    every = cases_of or {code: one["cases"] for code, one in records.items()}
-    like = [case for cases in every.values() for case in cases if is_like(case["message"], about)]
+    code = f"CN-{number[1] or number[2]}" if number else ""
+    every = {key: one["cases"] for key, one in records.items()}
+    named = {key: every[key] for key in every if about.strip() == records[key].get("class")}
+    named |= {code: every[code]} if code in every else {}
+    like = [
+        (len(case["message"].replace("…", "")), key, case)
+        for key, cases in (named or every).items()
+        for case in cases
+        if is_like(case["message"], about)
+    ]
     if like:
-        best = max(like, key=lambda case: len(case["message"].replace("…", "")))["message"]
-        listed = {
-            code: [c for c in cases if c["message"] == best] for code, cases in every.items()
-        }
-        return {code: cases for code, cases in listed.items() if cases}
-    if not cases_of:
+        longest = max(size for size, _, _ in like)
+        return {key: [case] for size, key, case in like if size == longest}
+    if not named:
         raise InputError(f"{about!r} is no number, class or message: `conovel explain` lists them")
-    return cases_of
+    return named
 
 
 def is_like(message: str, about: str) -> bool:
