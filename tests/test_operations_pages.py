@@ -79,7 +79,8 @@ def test_every_command_and_option_on_the_page_exists(page):
 
 def all_options(command):
     for parameter in command.params:
-        yield from (flag for flag in parameter.opts if flag.startswith("--"))
+        flags = (*parameter.opts, *parameter.secondary_opts)  # --learn and --no-learn
+        yield from (flag for flag in flags if flag.startswith("--"))
     for inner in getattr(command, "commands", {}).values():
         yield from all_options(inner)
 
