@@ -127,7 +127,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     epilog="Exit codes: 0, the work is done and the answer is yes; 2, the input cannot be used;"
-    " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own.",
+    " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own."
+    " An error ends with its number: conovel explain says what it means.",
 )
 for panel, commands in {
     ONE_SITE: (detect.detect, check.check, clean.clean, evaluate.evaluate, schema.schema),
