@@ -129,10 +129,12 @@ def test_every_message_of_a_record_is_one_of_its_class():
     _, made, texts = code_texts()
     wrong = []
     for code, case in CASES:
-        found = {text for text in texts if case["message"] in text}
+        matches = {text for text in texts if case["message"] in text}
         # A text that is in no call of a class is handed on to where an error is made.
-        classes = set().union(*(made[text] for text in found)) if found <= made.keys() else None
-        if not found or (classes is not None and RECORDS[code]["class"] not in classes):
+        classes = (
+            set().union(*(made[text] for text in matches)) if matches <= made.keys() else None
+        )
+        if not matches or (classes is not None and RECORDS[code]["class"] not in classes):
             wrong.append((code, case["message"], classes))
     assert wrong == []
 
@@ -238,11 +240,13 @@ FAMILIES = [
 def test_a_message_leads_to_its_record(line, exit_code, code, words, folder, capsys, monkeypatch):
     done = invoke(capsys, monkeypatch, *line.split())
     assert done.code == exit_code, done.err
-    [said] = [one for one in (done.out + done.err).splitlines() if f"explain {code}]" in one]
+    [printed] = [one for one in (done.out + done.err).splitlines() if f"explain {code}]" in one]
     monkeypatch.setenv("COLUMNS", "1000")
-    for about in (code, code[-3:], said, said.rpartition(" [")[0]):
-        told = invoke(capsys, monkeypatch, "explain", about)
-        assert (told.code, told.out.startswith(code), words in told.out) == (0, True, True), about
+    for about in (code, code[-3:], printed, printed.rpartition(" [")[0]):
+        shown = invoke(capsys, monkeypatch, "explain", about)
+        assert (shown.code, shown.out.startswith(code), words in shown.out) == (0, True, True), (
+            about
+        )
 
 
 def test_a_message_is_found_by_its_words_alone():

@@ -202,11 +202,10 @@ class Record:
                 return False
             self.content |= {"state": state, "message": message, "ended": time.time(), **facts}
             self._write()
-            known = {key: facts[key] for key in ("fault", "code") if key in facts}
+            about = {key: facts[key] for key in ("fault", "code") if key in facts}
+            reason = as_text(for_log or message, MAX_SAID)
             try:
-                self.tell(
-                    "end", state=state, reason=as_text(for_log or message, MAX_SAID), **known
-                )
+                self.tell("end", state=state, reason=reason, **about)
             except ConovelError as error:  # the end of a run is noted here at least
                 self.content["audit_log"] = str(error)
                 self._write()
