@@ -42,8 +42,8 @@ from conovel.spec.shown import printable
 
 _log = logging.getLogger("conovel.cli")
 CRASHED = (
-    "this was not foreseen. Please report it: send the lines above, the command and what `conovel"
-    " --version` prints, but no file and no row. Remove values, names and paths of yours before"
+    "this was not foreseen. Please report it: send the lines above without values, names and paths"
+    " of yours, the command and what `conovel --version` prints, but no file and no row"
 )
 ONE_SITE = "One site"
 EVERY_DAY = "Batch after batch"
