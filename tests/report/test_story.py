@@ -181,9 +181,9 @@ def test_groups_say_what_became_of_every_site():
     assert len(sections(story_of(content))["The counts"].tables) == 1
 
 
-def test_the_page_of_a_list_speaks_of_the_list(sites, tmp_path):
+def test_the_page_of_a_list_speaks_of_the_list(rows, tmp_path):
     """The headline, the sentence below it and the first figures are about the same rows."""
-    agents = [cn.Agent(name, site.X_null, site.X_test) for name, site in sites.items()]
+    agents = [cn.Agent(name, site.X_null, site.X_test) for name, site in rows.items()]
     options = {"regime": "counts", "level": 0.2, "scorer": "logistic"}
     run = cn.Network(agents, ledger=tmp_path / "l", **options).run()
     story = story_of(network_content(run))

@@ -221,11 +221,7 @@ def _carry_out(file: FederationFile, terms: Terms, certificate: str | None) -> d
     up="Of a party's own file: say whether its agent runs and is connected, or its coordinator"
     " listens; exit code 3 if not.",
 )
-def status(
-    *,
-    settings: Path,
-    up: bool = False,
-) -> None:
+def status(*, settings: Path, up: bool = False) -> None:
     """Show which sites are connected and how runs ended."""
     require_there(settings)
     if up:
@@ -255,11 +251,7 @@ def status(
     settings=typer.Argument(help="An operator's federation.toml, or a party's own file."),
     reason="Sent to the sites.",
 )
-def stop(
-    *,
-    settings: Path,
-    reason: str = "an operator stopped it",
-) -> None:
+def stop(*, settings: Path, reason: str = "an operator stopped it") -> None:
     """End all runs of a federation; or stop the local agent or coordinator."""
     require_there(settings)
     from conovel.federation.supervise import stop_party  # noqa: PLC0415

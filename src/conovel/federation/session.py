@@ -190,10 +190,7 @@ def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
     """Write a job: names of classes and the signed terms, no code."""
     called = {"server_obj_id": "conovel", "sync_task_timeout": 60}
     controller = {"path": f"{COLLAB}.controller.CollabController", "args": called}
-    executor = {
-        "path": f"{COLLAB}.executor.CollabExecutor",
-        "args": {"client_obj_id": "conovel"},
-    }
+    executor = {"path": f"{COLLAB}.executor.CollabExecutor", "args": {"client_obj_id": "conovel"}}
     app = {"path": f"{APPS}.CoordinatorApp", "args": {"terms": signed}}
     server = {
         "format_version": 2,

@@ -186,11 +186,7 @@ def _serve(
     results = file.results if isinstance(file, SiteFile) else None
     on_end = partial(prune, state, kit, file.keep_runs, results)
     follow = page.totals.follow
-    with (
-        _only_supervisor(state, kit),
-        serving(metrics, page),
-        _until_stopped(print_line) as code,
-    ):
+    with _only_supervisor(state, kit), serving(metrics, page), _until_stopped(print_line) as code:
         process = start()
         monitor = RunMonitor(process, state, print_line, on_done, linger, page.log, on_end, follow)
         with _stopped_at_end(monitor):
