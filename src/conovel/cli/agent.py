@@ -70,8 +70,9 @@ def agent(
     if check or terms is not None:
         _rehearse(file, terms)
         return
-    for path in (file.null, file.test):
-        open_files(path, file.reading)  # a wrong path is an error now, not in the middle of a run
+    for key, path in ("null", file.null), ("test", file.test):
+        if key not in file.addresses:  # a wrong path is an error now, not in the middle of a run
+            open_files(path, file.reading)
     if file.limits.ask_seconds:
         _print_line(f"each run waits for a person's consent: conovel desk {settings}")
     code = serve_site(

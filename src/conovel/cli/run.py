@@ -134,7 +134,6 @@ def run(
         on_dropout=on_dropout,
         names_models=composite != "auto" or bits != "compact",
     )
-    _silence_nvflare()
     file = read_federation(federation)
     names = choose_sites(file.sites, split_names(sites) if sites else None)
     masks = choose_masks(chosen) if masks is None else masks
@@ -289,15 +288,7 @@ def _print_up(settings: Path) -> None:
     raise typer.Exit(YES if is_up else NO)
 
 
-def _silence_nvflare() -> None:
-    """Do not print NVFlare's warnings; errors that matter are raised as ours."""
-    import logging  # noqa: PLC0415
-
-    logging.getLogger().addHandler(logging.NullHandler())
-
-
 def _federation(path: Path) -> FederationFile:
-    _silence_nvflare()
     from conovel.federation.settings import read_federation  # noqa: PLC0415
 
     return read_federation(path)

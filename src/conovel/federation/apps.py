@@ -43,7 +43,7 @@ from conovel.federation.certificates import Authority, read_credentials
 from conovel.federation.coordinator_driver import CoordinatorDriver
 from conovel.federation.processes import ENVIRONMENT, state_of
 from conovel.federation.run_records import DONE, FAILED, RunRecords, account_of
-from conovel.federation.session import OUTCOME_FILE, TOPIC
+from conovel.federation.session import OUTCOME_FILE, SERVER, TOPIC
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.signatures import (
     OVERHEAD,
@@ -62,7 +62,6 @@ from conovel.rows.storage import write_json
 from conovel.spec.bodies import COORDINATOR
 from conovel.stats.words import counted
 
-SERVER = "server"  # what Collab calls the coordinator
 POLL_SECONDS = 1.0  # how often a site asks NVFlare for tasks during a run, of which there are none
 _log = logging.getLogger("conovel.federation")
 

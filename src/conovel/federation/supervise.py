@@ -23,6 +23,7 @@ from conovel.federation.audit_log import AuditLog
 from conovel.federation.kits import require_nvflare
 from conovel.federation.metrics import PartyMetrics, n_connected, serving
 from conovel.federation.processes import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
+from conovel.federation.reach import address_of, obstacle
 from conovel.federation.run_records import DONE, RUNNING, RunRecords, in_words, prune
 from conovel.federation.settings import FederationFile, MetricsAddress, SiteFile
 from conovel.rows.private_files import UMASK, make_private_folder
@@ -121,7 +122,8 @@ def serve_site(
     """Run a site until it is stopped, as :func:`_serve` does; return the exit code."""
     require_nvflare()
     expires = _check_kit(file.kit, print_line, file.name)
-    where, joined = _address(file.kit), file.state / JOINED_FILE
+    host, port = address_of(file.kit)
+    where, joined = f"{host}:{port}", file.state / JOINED_FILE
     folders = {"state": file.state, "results": file.results, "kit": file.kit}
     page = PartyMetrics("site", file.state, folders, file.audit_log, expires)
 
@@ -130,10 +132,14 @@ def serve_site(
         return processes.start_site(file.kit, file.name, file.path, file.state)
 
     up = f"{file.name} is connected to {where} and waits for runs"
-    not_up = (
-        f"{file.name} was not accepted by the coordinator at {where} within {join_seconds:g} s: is"
-        f" it running there, and is this kit of its federation? (see {file.state / LOG_FILE})"
-    )
+
+    def not_up() -> str:
+        other = f"it answers, but not to {file.name}: is {file.kit} the kit that was made for it?"
+        return (
+            f"{file.name} was not accepted by the coordinator at {where} within"
+            f" {join_seconds:g} s: {obstacle(file.kit) or other} (see {file.state / LOG_FILE})"
+        )
+
     comes_up = partial(_comes_up, joined.exists, join_seconds, up, not_up)
     return _serve(file, page, print_line, start, comes_up, **options)
 
@@ -156,7 +162,9 @@ def serve_coordinator(
     up = f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
     log = file.state / LOG_FILE
     not_up = f"the coordinator did not come up within {join_seconds:g} s (see {log})"
-    comes_up = partial(_comes_up, lambda: all(map(_listens, ports)), join_seconds, up, not_up)
+    comes_up = partial(
+        _comes_up, lambda: all(map(_listens, ports)), join_seconds, up, lambda: not_up
+    )
     return _serve(file, page, print_line, start, comes_up, linger=LINGER_SECONDS, **options)
 
 
@@ -191,13 +199,13 @@ def _comes_up(
     is_up: Callable[[], object],
     seconds: float,
     up: str,
-    not_up: str,
+    not_up: Callable[[], str],
     process: subprocess.Popen[bytes],
 ) -> str:
     """Wait until a party is up, and return what is printed then."""
     processes.wait_for(lambda: is_up() or process.poll() is not None, seconds)
     if not is_up() or process.poll() is not None:
-        raise FederationError(not_up)
+        raise FederationError(not_up())
     return up
 
 
@@ -296,14 +304,6 @@ def _lock(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _address(kit: Path) -> str:
-    try:
-        config = json.loads((kit / "startup" / "fed_client.json").read_text())
-        return str(config["servers"][0]["service"]["target"])
-    except (OSError, ValueError, LookupError) as error:
-        raise FederationError(f"{kit} is not the kit of a site: {error}") from None
 
 
 def _ports(kit: Path) -> tuple[int, int]:
