@@ -24,7 +24,7 @@ test: check
 	$(CORE) $(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder $(COVER)
 
 slow: .venv/dev
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m slow
 
 check: .venv/dev
 	$(BIN)/ruff check .
