@@ -75,7 +75,7 @@ dist: build/env/installed
 	build/env/bin/python -m twine check --strict $(DIST)/*
 
 # Both are installed and used in clean environments of every interpreter that is found.
-INTERPRETERS ?= python3.11 python3.12 python3.13
+INTERPRETERS ?= python3.11 python3.12 python3.13 python3.14
 package-test: dist
 	build/env/bin/python packaging/try_package.py $(DIST) $(INTERPRETERS)
 
