@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -245,8 +244,6 @@ def _stopped_at_end(monitor: RunMonitor) -> Iterator[None]:
 @contextmanager
 def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
     """Let no second supervisor serve the party; end processes that a killed one left behind."""
-    if not Path("/proc/self/stat").exists():
-        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
     make_private_folder(state)
     before = os.umask(UMASK)  # NVFlare's processes write where we cannot choose
     try:
@@ -299,6 +296,10 @@ def _supervisor(state: Path) -> int | None:
 
 
 def _lock(file: IO[str]) -> bool:
+    if not Path("/proc/self/stat").exists():
+        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
+    import fcntl  # noqa: PLC0415
+
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
