@@ -17,6 +17,17 @@ PAGES = [page for page in DOCS.rglob("*.md") if not {"_build", "_generated"} & s
 
 # Page -> what its blocks must print.
 RUN = {
+    "promises.md": [
+        "nothing speaks against these known normals",
+        "promised is at most 0.1",
+        "With 95 % probability at most",
+        "and follow from the ranks",
+        "the same again",
+        "the outcome follows from the transcript",
+        "34 verdicts added to bank.verdicts",
+        "≤ 0.1",
+        "rows that train",
+    ],
     "start.md": ["of the 30 novelties", "needs: the known normals", "joint: ", "rows in "],
     "how-to/arrays-and-frames.md": ["rows declared novel", "part-18", "'t18", "True"],
     "how-to/tables.md": ["--exclude 'serial'", "rows declared novel", '[columns."speed"]'],
@@ -127,7 +138,7 @@ def test_code_blocks_run_one_after_the_other(page, tmp_path, monkeypatch, capsys
 
 def test_every_how_to_page_is_run_and_listed():
     pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
-    assert pages == set(RUN) - {"start.md"}
+    assert pages == set(RUN) - {"start.md", "promises.md"}
     listed = re.findall(r"^how-to/[\w-]+$", (DOCS / "how-to.md").read_text(), re.MULTILINE)
     assert {f"{page}.md" for page in listed} == pages
 
