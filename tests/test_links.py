@@ -72,3 +72,22 @@ def test_figures_of_the_page_of_promises_stand_on_their_sources():
     for figures, source in rows:
         there = (docs / source).read_text(encoding="utf-8")
         assert [one for one in figures.split(", ") if one not in there] == [], source
+
+
+# Words that promise or fill instead of saying something.
+EMPTY_WORDS = re.compile(
+    r"\b(basically|battle-tested|blazing(ly)?|boilerplate|cutting[- ]edge|delves?|easily"
+    r"|effortless(ly)?|game[- ]chang\w+|in order to|just|leverag(e|es|ed|ing)|magical(ly)?"
+    r"|obviously|of course|out of the box|painless(ly)?|seamless(ly)?|simply"
+    r"|state[- ]of[- ]the[- ]art|under the hood|utili[sz](e|es|ed|ing|ation))\b",
+    re.IGNORECASE,
+)
+
+
+def test_pages_do_without_empty_words(links):
+    found = []
+    for page in links.pages():
+        text = page.read_text(encoding="utf-8")
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+        found += [f"{page.name}: {word[0]}" for word in EMPTY_WORDS.finditer(prose)]
+    assert found == []
