@@ -109,3 +109,4 @@ def forms_without_extras(python, folder, env):
             check=False,
         )
         assert (done.returncode, f"conovel[{extra}]" in done.stderr) == (2, True)
+        assert "[conovel explain CN-301]" in done.stderr

@@ -38,7 +38,7 @@ _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
     ),
     terms=typer.Option(
         help="With --check: the terms of a run, as `conovel run --announce` writes them. If not"
-        " given, a run with all defaults.",
+        " given, a run with all defaults."
     ),
     once=_ONCE,
     join_seconds=_JOIN,

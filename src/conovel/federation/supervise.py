@@ -23,10 +23,10 @@ from conovel.federation.audit_log import AuditLog
 from conovel.federation.kits import require_nvflare
 from conovel.federation.metrics import PartyMetrics, n_connected, serving
 from conovel.federation.processes import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
-from conovel.federation.run_records import DONE, RUNNING, RunRecords, prune
+from conovel.federation.run_records import DONE, RUNNING, RunRecords, in_words, prune
 from conovel.federation.settings import FederationFile, MetricsAddress, SiteFile
 from conovel.rows.private_files import UMASK, make_private_folder
-from conovel.spec.exits import ERROR, NO
+from conovel.spec.exits import ERROR, NO, YES
 
 TICK_SECONDS = 0.3
 END_SECONDS = 30.0  # in which the process of a run ends after the run
@@ -74,7 +74,7 @@ class RunMonitor:
                 pids = [run["pid"] for run in ended if "pid" in run]
                 processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
                 time.sleep(self._linger)
-                return 0 if all(run["state"] == DONE for run in ended) else NO
+                return YES if all(run["state"] == DONE for run in ended) else NO
             if once and len(self._seen) == begun and time.monotonic() > deadline:
                 self._print_line(f"no run began within {wait_seconds:g} s")
                 return NO
@@ -100,7 +100,7 @@ class RunMonitor:
                 continue
             if state == DONE and "results" in run:
                 self._on_done(Path(run["results"]))
-            self._print_line(f"run {run['run_id'][:8]} {state}: {run['message']}")
+            self._print_line(f"run {run['run_id'][:8]} {in_words(run)}")
             ended.append(run)
         if ended:
             try:
@@ -178,11 +178,7 @@ def _serve(
     results = file.results if isinstance(file, SiteFile) else None
     on_end = partial(prune, state, kit, file.keep_runs, results)
     follow = page.totals.follow
-    with (
-        _only_supervisor(state, kit),
-        serving(metrics, page),
-        _until_stopped(print_line) as code,
-    ):
+    with _only_supervisor(state, kit), serving(metrics, page), _until_stopped(print_line) as code:
         process = start()
         monitor = RunMonitor(process, state, print_line, on_done, linger, page.log, on_end, follow)
         with _stopped_at_end(monitor):
@@ -279,7 +275,7 @@ def _until_stopped(print_line: Callable[[str], None]) -> Iterator[list[int]]:
         yield code
     except Stopped:
         print_line("stopped")
-        code.append(0)
+        code.append(YES)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
