@@ -44,6 +44,8 @@ def text() -> str:
 
 
 def _contents() -> Iterator[str]:
+    families = dict.fromkeys(FAMILIES[code[3]] for code in records())
+    yield " · ".join(f"[{name}](#{name.lower().replace(' ', '-')})" for name in families) + "\n"
     yield "| number | class | in one sentence |"
     yield "|---|---|---|"
     for code, record in records().items():

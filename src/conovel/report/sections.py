@@ -142,15 +142,15 @@ def _decision(drawn: Picture) -> Section:
 
 
 def _scores(drawn: Picture) -> list[Section]:
-    found = [
+    shown = [
         (f"Scores at {shortened(name, 30)}" if name else "Scores", site, site.scores)
         for name, site in drawn.sites.items()
         if site.scores is not None
     ]
-    beside, common = [scores for *_, scores in found[:MOST_PANELS]], not drawn.step_up
+    beside, common = [scores for *_, scores in shown[:MOST_PANELS]], not drawn.step_up
     plots = [
         score_plot(scores, site.lowest_rejected_score, title, beside, common)
-        for title, site, scores in found
+        for title, site, scores in shown
     ]
     if not plots:
         return []
