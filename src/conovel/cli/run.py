@@ -20,8 +20,8 @@ from conovel.cli.show import (
 )
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import with_options
-from conovel.errors import DataWarning, FileError
-from conovel.spec.exits import NO
+from conovel.errors import CODES, DataWarning, FileError, with_number
+from conovel.spec.exits import NO, YES
 
 if TYPE_CHECKING:
     from conovel.federation.settings import FederationFile
@@ -285,7 +285,7 @@ def _print_up(settings: Path) -> None:
     else:
         is_up = coordinator_is_up(_federation(settings))
     say("up" if is_up else "not up")
-    raise typer.Exit(0 if is_up else NO)
+    raise typer.Exit(YES if is_up else NO)
 
 
 def _federation(path: Path) -> FederationFile:
@@ -299,7 +299,6 @@ def _is_site(path: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -318,15 +317,18 @@ def _in_words(progress: dict[str, Any]) -> str:
 def _print_runs(records: Any) -> None:
     from datetime import datetime  # noqa: PLC0415
 
+    from conovel.federation.run_records import in_words  # noqa: PLC0415
+
     for record in records.runs():
         began = datetime.fromtimestamp(record["began"])
-        say(f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}")
+        say(f"{began:%Y-%m-%d %H:%M} {record['run_id']} {in_words(record)}")
 
 
 def _print_account(account: dict[str, Any]) -> None:
     terms, transcript = account["terms"], account["transcript"]
     if account["state"] != "done":
-        print_fitted(styled(("broken off", "bold"), f": {account['message']}"))
+        message = with_number(account["message"], CODES.get(str(account.get("fault"))))
+        print_fitted(styled(("broken off", "bold"), f": {message}"))
         print_fitted("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -24,10 +23,10 @@ from conovel.federation.kits import require_nvflare
 from conovel.federation.metrics import PartyMetrics, n_connected, serving
 from conovel.federation.processes import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
 from conovel.federation.reach import address_of, obstacle
-from conovel.federation.run_records import DONE, RUNNING, RunRecords, prune
+from conovel.federation.run_records import DONE, RUNNING, RunRecords, in_words, prune
 from conovel.federation.settings import FederationFile, MetricsAddress, SiteFile
 from conovel.rows.private_files import UMASK, make_private_folder
-from conovel.spec.exits import ERROR, NO
+from conovel.spec.exits import ERROR, NO, YES
 
 TICK_SECONDS = 0.3
 END_SECONDS = 30.0  # in which the process of a run ends after the run
@@ -75,7 +74,7 @@ class RunMonitor:
                 pids = [run["pid"] for run in ended if "pid" in run]
                 processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
                 time.sleep(self._linger)
-                return 0 if all(run["state"] == DONE for run in ended) else NO
+                return YES if all(run["state"] == DONE for run in ended) else NO
             if once and len(self._seen) == begun and time.monotonic() > deadline:
                 self._print_line(f"no run began within {wait_seconds:g} s")
                 return NO
@@ -101,7 +100,7 @@ class RunMonitor:
                 continue
             if state == DONE and "results" in run:
                 self._on_done(Path(run["results"]))
-            self._print_line(f"run {run['run_id'][:8]} {state}: {run['message']}")
+            self._print_line(f"run {run['run_id'][:8]} {in_words(run)}")
             ended.append(run)
         if ended:
             try:
@@ -245,8 +244,6 @@ def _stopped_at_end(monitor: RunMonitor) -> Iterator[None]:
 @contextmanager
 def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
     """Let no second supervisor serve the party; end processes that a killed one left behind."""
-    if not Path("/proc/self/stat").exists():
-        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
     make_private_folder(state)
     before = os.umask(UMASK)  # NVFlare's processes write where we cannot choose
     try:
@@ -283,7 +280,7 @@ def _until_stopped(print_line: Callable[[str], None]) -> Iterator[list[int]]:
         yield code
     except Stopped:
         print_line("stopped")
-        code.append(0)
+        code.append(YES)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -299,6 +296,10 @@ def _supervisor(state: Path) -> int | None:
 
 
 def _lock(file: IO[str]) -> bool:
+    if not Path("/proc/self/stat").exists():
+        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
+    import fcntl  # noqa: PLC0415
+
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
