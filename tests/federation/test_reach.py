@@ -13,7 +13,7 @@ from conovel.errors import FederationError
 from conovel.federation import reach
 from conovel.federation.kits import FederationPlan, make_federation
 from conovel.federation.loopback import free_ports
-from conovel.federation.session import _refusal
+from conovel.federation.session import Job, _refusal
 
 OPERATOR = "ana@example.org"
 
@@ -137,3 +137,16 @@ def test_why_a_job_did_not_run_is_told_in_our_words(meta, words, caplog):
     assert told.startswith(words)
     assert "FINISHED" not in told
     assert "NVFlare: " in caplog.text  # its own text is in the log file
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        ("FINISHED:COMPLETED", "done"),
+        ("FINISHED:EXECUTION_EXCEPTION", "failed"),
+        ("FINISHED:CAN_NOT_SCHEDULE", "never began"),
+        ("RUNNING", ""),
+    ],
+)
+def test_how_jobs_ended_is_told_in_our_words(status, word):
+    assert Job("1", "a", status, "").ending == word

@@ -241,7 +241,7 @@ def status(*, settings: Path, up: bool = False) -> None:
         for site in file.sites:
             say(f"{site}: {'connected' if site in connected else 'NOT connected'}")
         for job in session.jobs():
-            word = job.status.removeprefix("FINISHED:").lower().replace("_", " ")
+            word = job.ending or "running"
             if not job.is_over and not session.progress(job.number):
                 word = "starting, or interrupted"
             say(f"{job.submitted} {job.run_id} {word}")

@@ -58,6 +58,12 @@ class Job:
         """Whether it has ended. If its coordinator was killed, this stays False."""
         return self.status.startswith("FINISHED")
 
+    @property
+    def ending(self) -> str:
+        """How it ended, in one or two words; empty if it has not."""
+        words = {"COMPLETED": "done", "ABORTED": "stopped", "CAN_NOT_SCHEDULE": "never began"}
+        return words.get(self.status.removeprefix("FINISHED:"), "failed") if self.is_over else ""
+
 
 class Session:
     """A connection of an operator; made by :func:`connect`."""
