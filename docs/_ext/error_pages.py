@@ -44,6 +44,8 @@ def text() -> str:
 
 
 def _contents() -> Iterator[str]:
+    yield from (f"- [{name}](#{name.lower().replace(' ', '-')})" for name in FAMILIES.values())
+    yield ""
     yield "| number | class | in one sentence |"
     yield "|---|---|---|"
     for code, record in records().items():
