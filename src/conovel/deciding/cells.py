@@ -137,6 +137,7 @@ def decide_groups(
     ready: Mapping[str, Ready],
     level: Fraction,
     liars: int = 0,
+    most: int | None = None,
 ) -> tuple[GroupOutcome, ...]:
     """Decide for all agents that sent a histogram; agents without tests are in no group.
 
@@ -157,7 +158,7 @@ def decide_groups(
         _pooled([blocks[name] for name in members], [ready[name] for name in members], room)
         for members, room in zip(present, x, strict=True)
     ]
-    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level, liars)))
+    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level, liars, most)))
 
 
 def _pooled(blocks: Sequence[PooledBlock], ready: Sequence[Ready], room: Fraction) -> PooledGroup:

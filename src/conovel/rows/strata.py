@@ -87,7 +87,7 @@ def find_strata(null: RowSource, test: RowSource, columns: Sequence[str]) -> Str
     Proof: Theorem 22 (docs/theory.md#thm-strata).
     """
     places = [_features_of(null, name) for name in columns]
-    used = [place for one in places for place in one]
+    used = places_of(null, columns)
     codes: dict[tuple[float, ...], int] = {}
     coded = [_codes(sample, used, codes, columns) for sample in (null, test)]
     keys = sorted(codes)
@@ -100,6 +100,11 @@ def find_strata(null: RowSource, test: RowSource, columns: Sequence[str]) -> Str
     of_values = {key: int(final[code]) for key, code in codes.items()}
     both = (final[one] for one in coded)
     return Strata(tuple(columns), named, tuple(used), of_values, *both)
+
+
+def places_of(sample: RowSource, columns: Sequence[str]) -> list[int]:
+    """Return the places of the features that make strata."""
+    return [place for name in columns for place in _features_of(sample, name)]
 
 
 def _features_of(sample: RowSource, name: str) -> list[int]:

@@ -21,6 +21,7 @@ others all its rows above its floor, whatever k is (Theorem 18 of docs/theory.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -233,6 +234,16 @@ class PooledOutcome:
             return np.zeros(rows.shape, dtype=np.bool_)
         return np.asarray(rows >= max(self.cell, floor))
 
+    def evidence(self, m: int, level: Fraction) -> Fraction:
+        """Return the e-value mπ(1 - x)/(w(1 + C)) of each rejected row among m; zero if none is.
+
+        Proof: Lemma 12 (docs/theory.md#lem-block-evidence).
+        """
+        if self.cell is None:
+            return Fraction(0)
+        above = self.weight * (1 + self.n_calibration_above)
+        return m * self.share * self.level_used / (level * above)
+
 
 def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction, ...]:
     """Divide the level among the groups, in proportion to the rejections that they expect.
@@ -296,14 +307,17 @@ def levels_used(
 
 
 def grouped_cut(
-    groups: Sequence[PooledGroup], level: Level, liars: int = 0
+    groups: Sequence[PooledGroup], level: Level, liars: int = 0, most: int | None = None
 ) -> tuple[PooledOutcome, ...]:
     """Decide for all groups by one step-up, at level α over all groups together.
 
     Every agent with tests is in one group. With `liars`, so many agents may lie about their
-    counts, and α bounds the false discovery rate over the rows of the others.
+    counts, and α bounds the false discovery rate over the rows of the others. Beyond `most`
+    rejections, or what lets one calibration row of each group in, no group goes on: then
+    rejections are evidence for a list over several batches.
 
-    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint).
+    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint), Lemma 12
+    (docs/theory.md#lem-block-evidence).
     """
     alpha = as_level(level)
     if not groups:
@@ -324,10 +338,13 @@ def grouped_cut(
     # Every number of rejections that is possible is at most the first k. As N and N - D are
     # nondecreasing, k falls to the largest fixed point; each step but the last raises the cell of
     # a group.
-    k, last = sum(side.rejected[0] for side in sides), -1
+    k = limit = sum(side.rejected[0] for side in sides)
+    if most is not None:
+        limit = max([most, *(math.ceil(2 / side.rate) for side in sides if side.rate)])
+    last = -1
     while k != last:
-        last, k = k, _relied_on(sides, k, liars)
-    return tuple(side.outcome(k) for side in sides)
+        last, k = k, _relied_on(sides, min(k, limit), liars)
+    return tuple(side.outcome(min(k, limit)) for side in sides)
 
 
 def cut_at(groups: Sequence[PooledGroup], level: Level, k: int) -> tuple[PooledOutcome, ...]:
