@@ -19,7 +19,7 @@ from conovel.stats.resolution import rank_limit
 
 if TYPE_CHECKING:
     from conovel.runs.detection import Detection
-    from conovel.site.strata_results import StrataResult
+    from conovel.site.strata import StrataResult
 
 FORMAT = "conovel-picture-1"
 MOST_ROWS = 100  # rows listed, the most novel first

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from conovel.runs.file_detection import FileDetection
     from conovel.runs.results import NetworkRun
     from conovel.runs.site_results import SiteResult
-    from conovel.site.strata_results import StrataResult
+    from conovel.site.strata import StrataResult
 
 REPEATS_FORMAT = "conovel-repeats-1"
 

@@ -34,7 +34,7 @@ from conovel.site.explain.reasons import Reasons
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, Sketch, explain_files
 from conovel.site.stored_blocks import Progress, silent
-from conovel.site.strata_results import StrataResult
+from conovel.site.strata import StrataResult
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee, this_list

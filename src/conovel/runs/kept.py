@@ -357,7 +357,8 @@ class KeptDetector:
         novelties = self.normals[:0] if self.novelties is None else self.novelties.values
         arrays: tuple[NDArray[Any], ...] = ()
         if self.strata is not None:
-            values["strata"], arrays = self.strata.columns, self.strata.arrays
+            own = self.strata
+            values["strata"], arrays = own.columns, (own.keys, own.scores, own.codes)
         return pack(values, self.model, self.calibration_scores, self.normals, novelties, arrays)
 
     @classmethod

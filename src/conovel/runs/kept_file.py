@@ -47,7 +47,7 @@ T = TypeVar("T")
 MAGIC, VERSION = b"CNVDTCTR", 3
 _FIRST_VERSION = 1
 # The types of the arrays before those of the model
-_FIRST_ARRAYS = {1: "ff", 2: "fff", 3: "fffffifi"}
+_FIRST_ARRAYS = {1: "ff", 2: "fff", 3: "fffffi"}
 MAX_BYTES = 2**30
 _START = struct.Struct("<8sHI")
 _DIGEST_BYTES = 32
@@ -304,9 +304,9 @@ def _as_strata(
         raise SavedFileError("strata go with version 3, and with no confidence")
     encoder = None if schema is None else Encoder(schema)
     empty = Rows(np.zeros((0, settings.n_features)), settings.columns, encoder=encoder)
-    strata = KeptStrata(as_strata(list(settings.strata)), *arrays)
+    strata = KeptStrata(as_strata(list(settings.strata)), settings.n_train, *arrays)
     strata.check(empty)
-    if not np.array_equal(np.sort(strata.scores), scores):
+    if not np.array_equal(np.sort(strata.scores[strata.n_train :]), scores):
         raise SavedFileError("its strata are not those of its calibration scores")
     return strata
 

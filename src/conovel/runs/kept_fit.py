@@ -104,19 +104,18 @@ def keep(
     planned = replace(settings, level=level, least=ANY_SHARE)
     samples = _read(planned, X_null, X_unlabelled, X_known, schema)
     if settings.strata:
-        samples, of_rows, keys = _within_strata(samples, settings)
+        samples, keys, codes = _within_strata(samples, settings)
     null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.novelties
     tell("fitting the score model")
     fitted, training = _fit(settings, samples)
     part, imitated = _as_part(fitted, training, settings.seed)
     tell("scoring")
     calibration, encoder = samples.calibration, samples.calibration.encoder
-    score = from_part(part, calibration.width, fitted.name).score
-    scores, strata = score(calibration.values), None
+    score, strata = from_part(part, calibration.width, fitted.name).score, None
+    scores = score(calibration.values)
     if settings.strata:
-        of_train, of_calibration = of_rows
-        pairs = scores, of_calibration, score(null_train), of_train
-        strata = KeptStrata(settings.strata, keys, *pairs)
+        both = np.concatenate([score(null_train), scores])
+        strata = KeptStrata(settings.strata, len(null_train), keys, both, codes)
     return KeptDetector(
         level=settings.level,
         scorer=fitted.name,
@@ -141,7 +140,7 @@ def keep(
 
 def _within_strata(
     samples: _Samples, settings: OneSiteSettings
-) -> tuple[_Samples, tuple[NDArray[np.int32], ...], Matrix]:
+) -> tuple[_Samples, Matrix, NDArray[np.int32]]:
     """Keep the known normals of strata, and say which one each is in.
 
     Calibration rows are put into a random order, of which a batch uses the first ones. Of a
@@ -168,10 +167,10 @@ def _within_strata(
             " to calibrate: put strata together in a new column, or add known normals"
         )
     own_train, own = (replace(train, values=both.values[part]) for part in parts)
-    codes = tuple(strata.null[part].astype(np.int32) for part in parts)
-    keys = np.array([key for key, s in strata.codes.items() if s != NO_STRATUM])
-    ordered = np.argsort([s for s in strata.codes.values() if s != NO_STRATUM])
-    return samples._replace(train=own_train, calibration=own), codes, keys[ordered]
+    kept = {key: s for key, s in strata.codes.items() if s != NO_STRATUM}
+    keys = np.array(sorted(kept, key=kept.__getitem__))
+    codes = strata.null[np.concatenate(parts)].astype(np.int32)
+    return samples._replace(train=own_train, calibration=own), keys, codes
 
 
 def _fit(settings: OneSiteSettings, samples: _Samples) -> tuple[FittedScorer, TrainingSet | None]:

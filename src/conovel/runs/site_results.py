@@ -22,7 +22,7 @@ from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import TOP, Reasons, most_novel, n_explained
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
-from conovel.site.strata_results import StrataResult
+from conovel.site.strata import StrataResult
 from conovel.spec.findings import Finding
 from conovel.spec.shown import Shown
 from conovel.stats.cells import reaches

@@ -20,8 +20,7 @@ from conovel.site.blocks import Ranked
 from conovel.site.checks.rows import CheckedRows
 from conovel.site.kept_strata import BatchStrata
 from conovel.site.site import Site
-from conovel.site.strata import StrataRows, StrataScale, checked_within
-from conovel.site.strata_results import StrataResult
+from conovel.site.strata import StrataResult, StrataRows, StrataScale, checked_within
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import within_strata
@@ -108,13 +107,12 @@ def decide_kept(
 
     Proof: Theorem 22 (docs/theory.md#thm-strata), Theorem 12 (docs/theory.md#thm-groups).
     """
-    kept, codes, places = strata.kept, strata.strata.test, strata.calibration()
+    split, codes = strata.split(Fraction(0)), strata.strata.test
     tested = np.zeros(codes.size, dtype=np.bool_)
-    tested[strata.tests()] = True
-    calibration = kept.scores[places]
-    of_rows = strata.strata.null[kept.calibration[places]]
-    rows = StrataRows(tuple(strata.tested), of_rows, codes)
-    scale = strata.scale(rows, calibration, scores)
+    tested[split.tests] = True
+    calibration = strata.kept.scores[split.calibration]
+    rows = StrataRows(tuple(strata.tested), strata.strata.null[split.calibration], codes)
+    scale = strata.scale(split, rows, scores)
     own = scores[tested]
     ranked = rows.ranked(Ranked.of(tested, calibration, own, np.ones(own.size, np.int64)))
     groups = [one.group for one in strata.plan() if one.is_tested]
@@ -123,7 +121,7 @@ def decide_kept(
     cells = scale.cells(codes, ranked.scores)
     parts = {
         "cells": Cells(cells, 0),
-        "strata": StrataResult.of(strata),
+        "strata": StrataResult.of(strata, Fraction(0)),
         "decided": CellEvidence(outcome, scale, codes, ranked.scores),
     }
     return replace(

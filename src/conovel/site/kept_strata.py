@@ -9,126 +9,88 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import SavedFileError
-from conovel.rows.strata import MOST_STRATA, NO_STRATUM, find_strata, places_of
+from conovel.rows.strata import MOST_STRATA, find_strata, places_of
 from conovel.rows.tables import Rows
 from conovel.scorers.base import Matrix, Vector
 from conovel.site.common_scale import scale_of
-from conovel.site.strata import PlannedStrata, StrataRows, StrataScale
-from conovel.spec.grouping import Planned
+from conovel.site.strata import SiteStrata, StrataRows, StrataScale, StrataSplit
+from conovel.spec.run_spec import RunSpec
 from conovel.spec.strata import StratumPlan, plan_batch
-from conovel.spec.training import Numbers
 from conovel.stats.resolution import rank_limit
 
 
 @dataclass(frozen=True, eq=False)
 class KeptStrata:
-    """The strata of a kept detector: of its calibration rows, and of the rows that trained it."""
+    """The strata of the known normals of a kept detector."""
 
     columns: tuple[str, ...]
+    n_train: int
     keys: Matrix  # of shape (k, p); the features that make each stratum
-    # Calibration scores in an order that does not depend on them, and rows that trained, each with
-    # its stratum
+    # Of shape (n,): the rows that train, then the calibration rows in an order that does not
+    # depend on their values
     scores: Vector
-    calibration: NDArray[np.int32]
-    train_scores: Vector
-    train: NDArray[np.int32]
-
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What a file holds besides the columns."""
-        return self.keys, self.scores, self.calibration, self.train_scores, self.train
+    codes: NDArray[np.int32]  # the stratum of each, by its place in `keys`
 
     def check(self, empty: Rows) -> None:
         """Refuse what no fit makes; `empty` has the columns of the detector."""
-        k, width = len(self.keys), len(places_of(empty, self.columns))
-        pairs = (self.scores, self.calibration), (self.train_scores, self.train)
-        fits = self.keys.shape == (k, width) and 0 < k <= MOST_STRATA and self.train.size
-        fits = fits and len(np.unique(self.keys, axis=0)) == k
-        if not fits or not all(_are_pairs(*one, k) for one in pairs):
+        k, n = len(self.keys), self.scores.size
+        shapes = (k, len(places_of(empty, self.columns))), (n,), (n,)
+        fits = (self.keys.shape, self.scores.shape, self.codes.shape) == shapes
+        fits = fits and 0 < k <= MOST_STRATA and len(np.unique(self.keys, axis=0)) == k
+        if not fits or not 0 < self.n_train < n or self.codes.min() < 0 or self.codes.max() >= k:
             raise SavedFileError("its strata contradict each other")
 
     def margins(self, rows: Rows, scores: Vector, level: Fraction) -> Vector:
         """Give a number below zero where the p-value within the stratum is at most the level."""
         strata, margins = self.in_batch(rows, level).strata, np.full(len(rows), np.inf)
         for s in range(len(strata.labels)):
-            own = np.sort(self.scores[strata.null[self.calibration] == s])
+            own = np.sort(self.scores[self.n_train :][strata.null[self.n_train :] == s])
             if limit := rank_limit(level, 1, own.size):
-                here = strata.test == s
-                margins[here] = own[-limit] - scores[here]
+                margins[strata.test == s] = own[-limit] - scores[strata.test == s]
         return margins
 
     def in_batch(self, rows: Rows, level: Fraction) -> BatchStrata:
         """Find the strata of a batch, and say which of them are tested."""
         known = np.zeros((len(self.keys), rows.width))
-        known[:, list(places_of(rows, self.columns))] = self.keys
+        known[:, places_of(rows, self.columns)] = self.keys
         strata = find_strata(replace(rows, values=known), rows, self.columns)
-        return BatchStrata(strata, self, level)
-
-
-def _are_pairs(scores: NDArray[Any], codes: NDArray[Any], k: int) -> bool:
-    return (
-        scores.ndim == 1
-        and scores.shape == codes.shape
-        and bool(((codes >= 0) & (codes < k)).all())
-    )
+        strata = replace(strata, null=strata.null[self.codes])
+        spec = RunSpec.of(regime="joint", level=level, strata=self.columns)
+        return BatchStrata(strata, spec, 1, self.n_train, self)
 
 
 @dataclass(frozen=True, eq=False)
-class BatchStrata(PlannedStrata):
-    """The strata of a batch that a kept detector tests; those of its keys are in `strata.null`."""
+class BatchStrata(SiteStrata):
+    """The strata of a batch that a kept detector tests, and of the detector's known normals."""
 
     kept: KeptStrata
-    level: Fraction
-
-    def _counts(self, codes: NDArray[np.int32]) -> list[int]:
-        own = self.strata.null[codes]
-        counts = np.bincount(own[own != NO_STRATUM], minlength=len(self.strata.labels))
-        return [int(n) for n in counts]
-
-    @cached_property
-    def sizes(self) -> list[Numbers]:
-        """Known normals and tests of each stratum."""
-        both = zip(self._counts(self.kept.calibration), self.trains, strict=True)
-        tests = (n for _, n in self.strata.sizes())
-        return [Numbers(n + k, m) for (n, k), m in zip(both, tests, strict=True)]
-
-    @cached_property
-    def trains(self) -> list[int]:
-        """Of each stratum, the rows that trained."""
-        return self._counts(self.kept.train)
 
     def plan(self, weight: Fraction = Fraction(0)) -> list[StratumPlan]:
-        """Say how many rows of each stratum calibrate."""
-        del weight  # the site is in no network
-        some = zip(self.sizes, self.trains, strict=True)
-        plan = plan_batch([Planned(m, n - k) for (n, m), k in some], self.level)
-        return [one._replace(n_train=k) for one, k in zip(plan, self.trains, strict=True)]
+        """Say how many rows of each stratum calibrate; which ones train was decided before."""
+        trained = self.strata.null[: self.kept.n_train]
+        trains = [int((trained == s).sum()) for s in range(len(self.strata.labels))]
+        return plan_batch(self.sizes, trains, self.spec.level)
 
-    def calibration(self) -> NDArray[np.intp]:
-        """Return the places of the calibration rows that are used: the first ones of a stratum.
+    def ordered(self, places: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+        """Leave known normals as they are kept: those that train come first."""
+        return places
 
-        Proof: Theorem 22 (docs/theory.md#thm-strata).
-        """
-        codes, plan = self.strata.null[self.kept.calibration], self.plan()
-        used = [np.flatnonzero(codes == s)[: plan[s].n_calibration] for s in self.tested]
-        return np.sort(np.concatenate(used))
-
-    def scale(self, rows: StrataRows, calibration: Vector, tests: Vector) -> StrataScale:
+    def scale(self, split: StrataSplit, rows: StrataRows, tests: Vector) -> StrataScale:
         """Learn the cells of each stratum from the scores of its mixture and of its normals.
 
         Proof: Theorem 22 (docs/theory.md#thm-strata), Theorem 10 (docs/theory.md#thm-joint).
         """
-        scales, trained = {}, self.strata.null[self.kept.train]
+        scales, (calibration, normals) = (
+            {},
+            (self.kept.scores[places] for places in (split.calibration, split.train)),
+        )
         for s in rows.tested:
             own = calibration[rows.calibration == s], tests[rows.tests == s]
-            normals = self.kept.train_scores[trained == s]
-            normals = normals if normals.size else self.kept.train_scores
-            scales[s] = scale_of(np.concatenate(own), normals)
+            here = self.strata.null[split.train] == s
+            scales[s] = scale_of(np.concatenate(own), normals[here] if here.any() else normals)
         return StrataScale(scales, rows)

@@ -28,8 +28,7 @@ from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel, n_
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
 from conovel.site.stored_blocks import Store
-from conovel.site.strata import checked_within
-from conovel.site.strata_results import StrataResult
+from conovel.site.strata import StrataResult, checked_within
 from conovel.spec.findings import Finding
 from conovel.stats.cells import reaches
 from conovel.stats.stepup import within_limit

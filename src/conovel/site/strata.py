@@ -7,11 +7,11 @@ where the shares of strata differ is shifted between them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from conovel.spec.run_spec import RunSpec
 from conovel.spec.strata import StratumPlan, plan_strata
 from conovel.spec.training import Numbers, share_that_trains
 from conovel.stats.cells import N_CELLS, CellHistogram, reaches
+from conovel.stats.resolution import Resolution
 from conovel.stats.strata import NO_CELL, StrataHistogram
 from conovel.stats.words import counted, listed
 
@@ -41,22 +42,45 @@ class StrataSplit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedStrata(ABC):
-    """The strata of the rows of a site, and how each is divided."""
+class SiteStrata:
+    """The strata of a site in one run, and how each is divided."""
 
     strata: Strata
+    spec: RunSpec
+    n_agents: int
+    most: int  # how many rows train at most
+
+    @classmethod
+    def of(
+        cls, null: RowSource, test: RowSource, spec: RunSpec, n_agents: int, most: int
+    ) -> SiteStrata:
+        """Find the strata of the rows of a site."""
+        return cls(find_strata(null, test, spec.strata), spec, n_agents, most)
 
     @property
-    @abstractmethod
     def sizes(self) -> list[Numbers]:
         """Known normals and tests of each stratum."""
+        return [Numbers(*one) for one in self.strata.sizes()]
 
-    @abstractmethod
     def plan(self, weight: Fraction = Fraction(0)) -> list[StratumPlan]:
         """Divide each stratum, from numbers of rows alone; `weight` is that of the site's group.
 
         Which strata are tested does not depend on the weight.
         """
+        sizes, spec = self.sizes, self.spec
+        n_null, n_test = (sum(n) for n in zip(*sizes, strict=True)) if sizes else (0, 0)
+        share = Fraction(1, 2)
+        if n_null > 1 and n_test:
+            share = share_that_trains(spec, n_null, n_test, self.n_agents)
+        return plan_strata(
+            sizes,
+            share,
+            spec.level,
+            n_agents=self.n_agents,
+            weight=weight,
+            is_fixed=spec.train_fraction is not None,
+            most=self.most,
+        )
 
     @property
     def tested(self) -> list[int]:
@@ -69,15 +93,40 @@ class PlannedStrata(ABC):
         sizes = self.sizes
         return sum(sizes[s].n_test for s in self.tested)
 
-    def tests(self) -> NDArray[np.intp]:
-        """Return the places of the rows that are tested."""
-        places = np.flatnonzero(np.isin(self.strata.test, self.tested))
-        if not places.size:
+    def split(self, weight: Fraction) -> StrataSplit:
+        """Divide the known normals of each stratum at random.
+
+        Proof: Theorem 22 (docs/theory.md#thm-strata).
+        """
+        rng = np.random.default_rng(self.spec.seed)
+        train, calibration = [], []
+        for s, one in enumerate(self.plan(weight)):
+            order = self.ordered(np.flatnonzero(self.strata.null == s), rng)
+            stop = one.n_train + one.n_calibration
+            train.append(order[: one.n_train])
+            calibration.append(order[one.n_train : stop])
+        tests = np.flatnonzero(np.isin(self.strata.test, self.tested))
+        nobody = np.zeros(0, dtype=np.intp)
+        places = StrataSplit(
+            np.sort(np.concatenate([nobody, *train])),
+            np.sort(np.concatenate([nobody, *calibration])),
+            tests,
+        )
+        if not places.tests.size:
             raise SampleError(
                 f"no stratum of {self._named()} has both known normals and tests: there is"
                 " nothing to compare. Leave strata out, or add known normals"
             )
+        if not places.train.size:
+            raise SampleError(
+                f"the strata of {self._named()} have too few known normals to train on: put"
+                " strata together in a new column, or add known normals"
+            )
         return places
+
+    def ordered(self, places: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+        """Order the known normals of a stratum: the first ones train, and the next calibrate."""
+        return rng.permutation(places)
 
     def _named(self) -> str:
         return listed(list(self.strata.columns), 5)
@@ -120,69 +169,6 @@ class PlannedStrata(ABC):
         return findings
 
 
-@dataclass(frozen=True, eq=False)
-class SiteStrata(PlannedStrata):
-    """The strata of a site in one run."""
-
-    spec: RunSpec
-    n_agents: int
-    most: int  # how many rows train at most
-
-    @classmethod
-    def of(
-        cls, null: RowSource, test: RowSource, spec: RunSpec, n_agents: int, most: int
-    ) -> SiteStrata:
-        """Find the strata of the rows of a site."""
-        return cls(find_strata(null, test, spec.strata), spec, n_agents, most)
-
-    @property
-    def sizes(self) -> list[Numbers]:
-        """Known normals and tests of each stratum."""
-        return [Numbers(*one) for one in self.strata.sizes()]
-
-    def plan(self, weight: Fraction = Fraction(0)) -> list[StratumPlan]:
-        """Divide each stratum; most known normals of some are not used."""
-        sizes, spec = self.sizes, self.spec
-        n_null, n_test = (sum(n) for n in zip(*sizes, strict=True)) if sizes else (0, 0)
-        share = Fraction(1, 2)
-        if n_null > 1 and n_test:
-            share = share_that_trains(spec, n_null, n_test, self.n_agents)
-        return plan_strata(
-            sizes,
-            share,
-            spec.level,
-            n_agents=self.n_agents,
-            weight=weight,
-            is_fixed=spec.train_fraction is not None,
-            most=self.most,
-        )
-
-    def split(self, weight: Fraction) -> StrataSplit:
-        """Divide the known normals of each stratum at random.
-
-        Proof: Theorem 22 (docs/theory.md#thm-strata).
-        """
-        rng = np.random.default_rng(self.spec.seed)
-        train, calibration = [], []
-        for s, one in enumerate(self.plan(weight)):
-            order = rng.permutation(np.flatnonzero(self.strata.null == s))
-            stop = one.n_train + one.n_calibration
-            train.append(order[: one.n_train])
-            calibration.append(order[one.n_train : stop])
-        nobody = np.zeros(0, dtype=np.intp)
-        places = StrataSplit(
-            np.sort(np.concatenate([nobody, *train])),
-            np.sort(np.concatenate([nobody, *calibration])),
-            self.tests(),
-        )
-        if not places.train.size:
-            raise SampleError(
-                f"the strata of {self._named()} have too few known normals to train on: put"
-                " strata together in a new column, or add known normals"
-            )
-        return places
-
-
 def matched(checked: CheckedRows, strata: Strata) -> CheckedRows:
     """Give the rows that checks look at the same shares of strata, in both samples.
 
@@ -207,7 +193,7 @@ def matched(checked: CheckedRows, strata: Strata) -> CheckedRows:
 
 
 def checked_within(
-    checked: CheckedRows, strata: PlannedStrata | None
+    checked: CheckedRows, strata: SiteStrata | None
 ) -> tuple[CheckedRows, list[Finding]]:
     """Give the rows that checks compare, and what is to be said about strata, if there are any."""
     if strata is None:
@@ -321,3 +307,90 @@ def training_of(training: TrainingSet, strata: Strata, stratum: int) -> Training
     of_null = strata.of_rows(training.null_train) == stratum
     null_train = training.null_train[of_null] if of_null.any() else training.null_train
     return TrainingSet(null_train, Mixture(mixture.distinct[is_here], position))
+
+
+@dataclass(frozen=True, eq=False)
+class StrataResult:
+    """What became of each stratum of a site: the part of a result that strata add.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns whose values make strata.
+    labels : tuple of str
+        One for each stratum.
+    codes : int array of shape (m,)
+        The stratum of each test row; -1 where it is in none.
+    n_train, n_calibration, n_test : int arrays, one number for each stratum
+    tested : bool array
+        Which strata are tested.
+    """
+
+    columns: tuple[str, ...]
+    labels: tuple[str, ...]
+    codes: NDArray[np.int16]
+    n_train: NDArray[np.int64]
+    n_calibration: NDArray[np.int64]
+    n_test: NDArray[np.int64]
+    tested: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, own: SiteStrata, weight: Fraction) -> StrataResult:
+        """Count the rows of each stratum."""
+        strata, plan = own.strata, own.plan(weight)
+        return cls(
+            strata.columns,
+            strata.labels,
+            strata.test,
+            np.array([one.n_train for one in plan], dtype=np.int64),
+            np.array([one.n_calibration for one in plan], dtype=np.int64),
+            np.array([size.n_test for size in own.sizes], dtype=np.int64),
+            np.array([one.is_tested for one in plan], dtype=np.bool_),
+        )
+
+    @property
+    def n_calibration_of_rows(self) -> NDArray[np.int64]:
+        """How many calibration rows each test row is ranked among."""
+        return np.append(self.n_calibration, 0)[self.codes]
+
+    @property
+    def label_of_rows(self) -> NDArray[np.object_]:
+        """The name of each test row's stratum."""
+        return np.array([*self.labels, "(none)"], dtype=object)[self.codes]
+
+    @property
+    def name(self) -> str:
+        """The columns in words."""
+        return ", ".join(self.columns)
+
+    def resolution(self, level: Fraction) -> Resolution:
+        """How few rows could have been rejected together: w <= α k at best."""
+        sizes = list(zip(self.n_test.tolist(), self.n_calibration.tolist(), strict=True))
+        w = max((Fraction(m, n + 1) for m, n in sizes if n), default=Fraction(0))
+        n_tests, fewest = sum(m for m, n in sizes if n), math.ceil(w / level)
+        rows = max(math.ceil(n_tests / level) - 1, 0)
+        return Resolution(max(fewest, 1), math.ceil(1 / level) - 1, rows)
+
+    def n_rejected(self, rejected: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Count the rejected rows of each stratum."""
+        return np.bincount(self.codes[rejected], minlength=len(self.labels))
+
+    def table(self, n_rejected: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Give one entry for each stratum, by column."""
+        return {
+            "stratum": np.array(self.labels, dtype=object),
+            "n_train": self.n_train,
+            "n_calibration": self.n_calibration,
+            "n_test": self.n_test,
+            "tested": self.tested,
+            "n_rejected": n_rejected,
+        }
+
+    def to_dict(self, n_rejected: NDArray[np.int64]) -> dict[str, Any]:
+        """Give it as JSON types, without the rows."""
+        columns = {name: values.tolist() for name, values in self.table(n_rejected).items()}
+        rows = [
+            dict(zip(columns, one, strict=True)) for one in zip(*columns.values(), strict=True)
+        ]
+        n_none = int(np.count_nonzero(self.codes == NO_STRATUM))
+        return {"columns": list(self.columns), "strata": rows, "n_in_no_stratum": n_none}

@@ -101,15 +101,21 @@ def plan_strata(
     ]
 
 
-def plan_batch(blocks: Sequence[Planned], level: Fraction) -> list[StratumPlan]:
+def plan_batch(
+    sizes: Sequence[Numbers], trains: Sequence[int], level: Fraction
+) -> list[StratumPlan]:
     """Say which strata of a batch a kept detector tests, and how many rows of each calibrate.
 
     Proof: Theorem 22 (docs/theory.md#thm-strata).
     """
+    blocks = [Planned(one.n_test, one.n_null - k) for one, k in zip(sizes, trains, strict=True)]
     groups = divide_strata(blocks, level)
     kept = _needed(blocks, groups, Fraction(0))
-    places = {s: g for g, group in enumerate(groups) for s in group}
-    return [StratumPlan(0, n if s in places else 0, places.get(s, -1)) for s, n in enumerate(kept)]
+    plan = [StratumPlan(k, 0) for k in trains]
+    for g, group in enumerate(groups):
+        for s in group:
+            plan[s] = StratumPlan(trains[s], kept[s], g)
+    return plan
 
 
 def _needed(
