@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from support.strata_rows import BRANCHES, frame
 
 import conovel as cn
 from conovel.errors import InputError, PrivacyError, SampleError
@@ -16,15 +17,6 @@ from conovel.site.checks.rows import CheckedRows
 from conovel.site.strata import matched
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
-BRANCHES = np.array(["north", "south", "east"])
-
-
-def frame(seed, n, shares, far=0.0):
-    rng = np.random.default_rng(seed)
-    strata = rng.choice(3, size=n, p=shares)
-    rows = rng.normal(size=(n, 3)) + 3 * strata[:, np.newaxis]
-    rows[: n // 8, 1:] += [far, -far]
-    return pd.DataFrame(rows, columns=list("abc")).assign(branch=BRANCHES[strata])
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +135,12 @@ def test_what_is_not_proven_at_one_site_is_refused(samples, options):
         cn.AdaDetect("logistic", strata="branch", **options).detect(*samples)
 
 
-def test_ledgers_verdicts_and_kept_detectors_are_refused(samples, tmp_path):
+def test_verdicts_are_refused_and_a_confidence_of_a_kept_detector(samples, tmp_path):
     detector = cn.AdaDetect("logistic", strata="branch")
-    for what in ("ledger", "verdicts"):
-        with pytest.raises(InputError, match=f"strata and {what}"):
-            detector.detect(*samples, **{what: tmp_path / "file.json"})
-    with pytest.raises(InputError, match="kept detector"):
-        detector.keep(samples[0])
+    with pytest.raises(InputError, match="strata and verdicts"):
+        detector.detect(*samples, verdicts=tmp_path / "file.json")
+    with pytest.raises(InputError, match="strata and confidence"):
+        detector.keep(samples[0], samples[1][:300], confidence=0.9)
 
 
 def agents(samples):

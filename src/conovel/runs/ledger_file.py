@@ -46,7 +46,6 @@ FORMAT, FORMAT_WITH_STRATA = 2, 3
 MAX_BYTES = 256 * 2**20
 _MAX_ROWS = 2**40
 _MAX_NAME = 4096
-_READ = (1, 2, 3)  # formats
 _MOST_VALUES = 128  # different e-values of a batch: one for each group of strata, and zero
 _RowNumber: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_ROWS)]
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MAX_ROWS)]
@@ -240,9 +239,8 @@ def _as_ledger(content: Any) -> Ledger:
     _require(isinstance(content, dict), "it holds no JSON object")
     _require(content.get("conovel") == "ledger", "the field 'conovel' is not 'ledger'")
     format_ = content.get("format")
-    reads = " and ".join(map(str, _READ))
-    is_read = type(format_) is int and format_ in _READ
-    _require(is_read, f"its format is {format_!r}, and this release reads {reads}")
+    is_read = type(format_) is int and 1 <= format_ <= FORMAT_WITH_STRATA
+    _require(is_read, f"its format is {format_!r}, and this release reads 1 to 3")
     _require(
         content.keys() == {one.name for one in fields(_LedgerRecord)},
         "fields are missing or unknown",
