@@ -8,7 +8,7 @@ import pytest
 from support.strata_rows import BRANCHES, frame
 
 import conovel as cn
-from conovel.errors import InputError, PrivacyError, SampleError
+from conovel.errors import ColumnError, InputError, PrivacyError, SampleError
 from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
 from conovel.rows.strata import find_strata
@@ -189,3 +189,35 @@ def test_no_common_stratum_is_named(samples):
         cn.AdaDetect("logistic", strata="branch").detect(
             null[null["branch"] == "north"], test[test["branch"] == "east"]
         )
+
+
+def test_a_schema_that_does_not_keep_strata_apart_is_named_before_a_run(samples):
+    null, test = samples
+    for kind, message in (
+        ("ignore", "ignored by the schema"),
+        ({"kind": "category", "buckets": 4}, "put into buckets"),
+    ):
+        schema = cn.infer_schema(null, kinds={"branch": kind})
+        with pytest.raises(ColumnError, match=message):
+            cn.Network(agents(samples), strata="branch", schema=schema).spec()
+    with pytest.raises(ColumnError, match="not in the schema"):
+        cn.Network(agents(samples), strata="town", schema=cn.infer_schema(null)).spec()
+
+
+def test_levels_that_a_schema_puts_together_are_named(samples):
+    null, test = samples
+    few = null.assign(branch=null["branch"].where(null.index != 3, "islands"))
+    schema = cn.infer_schema(
+        few,
+        test,
+        kinds={
+            "branch": {
+                "kind": "category",
+                "levels": ["north", "south"],
+                "rare": ["east", "islands"],
+            }
+        },
+    )
+    detector = cn.AdaDetect("logistic", strata="branch", schema=schema)
+    [finding] = [w for w in detector.detect(few, test).warnings if w.kind == "untested_strata"]
+    assert "rare ('east', 'islands'), or unknown to the schema" in finding.message

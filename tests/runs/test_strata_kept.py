@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.strata_rows import BRANCHES, frame
 
@@ -134,7 +133,7 @@ def test_a_ledger_of_refitted_scores_and_what_it_refuses(null, kept, tmp_path):
 
 def changed(book, change):
     """Change a ledger as JSON, and put its checksum right."""
-    from conovel.runs.ledger_file import _checksum  # noqa: PLC0415
+    from conovel.runs.ledger_file import _checksum
 
     plain = json.loads(json.dumps(ledger_as_plain(book)))
     change(plain)
@@ -165,8 +164,8 @@ def test_evidence_that_is_none_is_named(kept, tmp_path, evidence, message):
     with pytest.raises(SavedFileError, match=message):
         ledger_of_plain(changed(book, change), tmp_path / "list.json")
     for number in (1, 2):
+        plain = changed(book, lambda plain, n=number: plain.update(format=n))
         with pytest.raises(SavedFileError, match=r"format 3|facts"):
-            plain = changed(book, lambda plain, n=number: plain.update(format=n))
             ledger_of_plain(plain, tmp_path / "list.json")
 
 

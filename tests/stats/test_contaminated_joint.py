@@ -16,7 +16,7 @@ HALF = Fraction(1, 2)
 
 
 def exact_fdr(agents, hidden, level, x):
-    """The FDR over all orders, where agent j has calibration rows of the scores `hidden[j]` too."""
+    """The FDR over all orders, where agent j has calibration rows of scores `hidden[j]` too."""
     n_cells = 1 + max(
         s for a, h in zip(agents, hidden, strict=True) for s in (*a.nulls, *a.novel, *h)
     )

@@ -314,7 +314,7 @@ class KeptDetector:
         return with_outcome_findings(result, *with_resolution(result, before))
 
     def _thin(self, n_tests: int, level: Fraction) -> Finding | None:
-        """Warn if too few rows calibrate for a batch by itself; with strata it depends on these."""
+        """Warn if too few rows calibrate for a batch by itself; with strata that depends."""
         if self.conditional is not None:
             self.conditional.warn_resolution(n_tests, level)
         elif self.strata is None:

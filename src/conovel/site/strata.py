@@ -159,9 +159,10 @@ class SiteStrata:
                 )
                 findings.append(Finding(code, message, fix, numbers={"n_rows": n, "n": len(some)}))
         if n_together:
+            rare = f" ({listed(list(self.strata.rare), 8)})" if self.strata.rare else ""
             message = (
                 f"{counted(n_together, 'row')} are not tested: their values of {self._named()} are"
-                " rare, or unknown to the schema, and are no stratum"
+                f" rare{rare}, or unknown to the schema, and are no stratum"
             )
             fix = "add known normals with these values, or name them as levels in the schema"
             numbers = {"n_rows": n_together, "n": 0}
