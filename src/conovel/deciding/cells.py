@@ -26,13 +26,7 @@ from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
 from conovel.spec.fields import COUNTS
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import Numbers
-from conovel.stats.cells import (
-    N_CELLS,
-    CellHistogram,
-    PooledBlock,
-    allowed_rooms,
-    most_above,
-)
+from conovel.stats.cells import N_CELLS, CellHistogram, PooledBlock, allowed_rooms, most_above
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 from conovel.stats.strata import StrataHistogram
 

@@ -46,11 +46,7 @@ _NO_LISTS = none_because("with repeats evidence decides, which no single score r
 def repeated_detection_story(run: Checked) -> Story:
     """Describe what one site decided by several runs."""
     part, level = run.object("repeats"), _level(run)
-    runs = Runs(
-        part.text("level"),
-        part.integers("seeds"),
-        part.integers("n_rejected"),
-    )
+    runs = Runs(part.text("level"), part.integers("seeds"), part.integers("n_rejected"))
     n_rejected, n_test = run.integer("n_rejected"), run.integer("n_test")
     guarantee, repeats = run.object("guarantee"), _number_of(runs, part)
     settings = [

@@ -107,11 +107,7 @@ def correct_counts(rejected: NDArray[np.bool_], is_novel: NDArray[np.bool_]) -> 
     {'novel': 2, 'found': 1, 'false': 1}
     """
     n_found = int((rejected & is_novel).sum())
-    return {
-        "novel": int(is_novel.sum()),
-        "found": n_found,
-        "false": int(rejected.sum()) - n_found,
-    }
+    return {"novel": int(is_novel.sum()), "found": n_found, "false": int(rejected.sum()) - n_found}
 
 
 def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Line]:

@@ -129,10 +129,7 @@ def _features_of(sample: RowSource, name: str) -> list[int]:
 
 
 def _codes(
-    sample: RowSource,
-    used: list[int],
-    codes: dict[tuple[float, ...], int],
-    columns: Sequence[str],
+    sample: RowSource, used: list[int], codes: dict[tuple[float, ...], int], columns: Sequence[str]
 ) -> NDArray[np.intp]:
     """Give each row the number of its values, and new values the next number."""
     coded = np.empty(len(sample), dtype=np.intp)

@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, InputError, SampleError, ScorerError
 from conovel.rows.encoding import Encoder
-from conovel.rows.pairs import (
-    KnownRows,
-    encode_samples,
-    infer_from,
-    known_features,
-    without_kinds,
-)
+from conovel.rows.pairs import KnownRows, encode_samples, infer_from, known_features, without_kinds
 from conovel.rows.samples import Table, part_of, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.strata import NO_STRATUM, find_strata

@@ -56,9 +56,9 @@ class KeptStrata:
 
     def in_batch(self, rows: Rows, level: Fraction) -> BatchStrata:
         """Find the strata of a batch, and say which of them are tested."""
-        known = np.zeros((len(self.keys), rows.width))
-        known[:, places_of(rows, self.columns)] = self.keys
-        strata = find_strata(replace(rows, values=known), rows, self.columns)
+        of_keys = np.zeros((len(self.keys), rows.width))
+        of_keys[:, places_of(rows, self.columns)] = self.keys
+        strata = find_strata(replace(rows, values=of_keys), rows, self.columns)
         strata = replace(strata, null=strata.null[self.codes])
         spec = RunSpec.of(regime="joint", level=level, strata=self.columns)
         return BatchStrata(strata, spec, 1, self.n_train, self)

@@ -286,10 +286,7 @@ def share_finding(n_tested: int, n_rejected: int, n_smallest: int) -> Finding | 
     what = f"{n_rejected:,} of {counted(n_tested, 'row')} are flagged"
     if n_smallest > MOST_PLAUSIBLE * n_tested:
         what += f", and {n_smallest:,} have the smallest possible p-value"
-    numbers = {
-        "share_flagged": n_rejected / n_tested,
-        "share_smallest": n_smallest / n_tested,
-    }
+    numbers = {"share_flagged": n_rejected / n_tested, "share_smallest": n_smallest / n_tested}
     return Finding("most_flagged", what, _FIX, numbers=numbers)
 
 
