@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import conovel as cn
-from benchmarks._real_sets import draw, files
+from benchmarks._real_sets import draw, files, large
 from benchmarks.real import FOLDER
 from conovel.experiments.gaussian import DIMENSION, gaussian_design, novelty_centre
 from conovel.site.checks.rows import strange_finding

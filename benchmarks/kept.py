@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=TABLES)
     parser.add_argument("--known", action="store_true")
     options = parser.parse_args()
-    methods = WITH_KNOWN if options.known_rows else METHODS
+    methods = WITH_KNOWN if options.known else METHODS
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     by_name = large(options.data)
     names = [
@@ -165,7 +165,7 @@ def main() -> None:
     print("| table | " + " | ".join(methods) + " |\n|---|" + "---:|" * len(methods))
     for name in names:
         cells = [np.array(found[name, method]) for method in methods]
-        errors = [cell[:, 0].std() / len(cell) ** 0.5 for cell in cells]
+        errors = [cell[:, 0].std(ddof=1) / len(cell) ** 0.5 for cell in cells]
         texts = [f"{c[:, 0].mean():.3f} ± {e:.3f}" for c, e in zip(cells, errors, strict=True)]
         print(f"| {name} | " + " | ".join(texts) + " |")
     means = [np.array([found[name, m] for name in names]).mean(axis=(0, 1)) for m in methods]

@@ -154,7 +154,7 @@ PEERS: dict[str, tuple[tuple[str, ...], Detect]] = {
 # a small site too few calibration rows for level α/K.
 AT_SITES = ("AdaDetect's code", SPLIT_IN_HALVES, "nonconform, k-NN, CV+", "fcnd, LOF")
 WAYS = ("alone at α/K", "alone at α", "rows pooled")
-REGIMES = ("joint", "full")
+REGIMES = ("together", "joint", "full")
 
 
 def run(sites: Sequence[Labelled], procedure: str, seed: int) -> Mask:

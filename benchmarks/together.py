@@ -3,7 +3,8 @@
     python -m benchmarks together [--draws 6] [--only WORD ...] [--regimes ...] [--data FOLDER]
 
 Designs: the paper's Gaussian one over 3, 9, 30 and 100 agents; the same over three agents with 2 %
-and with 40 % novelties; and, with FOLDER, tables: thin agents (100 known normals, 33 tests with 3
+and with 40 % novelties; novelties on both sides of the normals ("symmetric") and on a circle
+around them ("curved"); and, with FOLDER, tables: thin agents (100 known normals, 33 tests with 3
 novelties); three agents with rows of one source (500 known normals, 200 tests with 20 novelties;
 "rare": 1,000 and 330 with 7); three agents that prefer some clusters of the normals; and tables
 with sites of their own (600 known normals, 200 tests with at most 20 novelties; "many rows": up to
@@ -24,6 +25,7 @@ from sklearn.ensemble import RandomForestClassifier
 import conovel as cn
 from benchmarks._real_sets import Site, files, load
 from benchmarks._real_sets import draw as draw_trial
+from benchmarks._shapes import Design
 from conovel.experiments.gaussian import gaussian_design
 
 Draw = Callable[[int], list[Site]]
@@ -55,6 +57,16 @@ def with_share(share: float, shift: float) -> Draw:
             rows = np.vstack([normal[:n_normal], novel[:n_novel]])
             sites.append(Site(X_null, rows, np.arange(len(rows)) >= n_normal))
         return sites
+
+    return draw
+
+
+def of_shape(shape: str, shift: float) -> Draw:
+    """Return three agents of the paper's design with novelties of another shape."""
+
+    def draw(seed: int) -> list[Site]:
+        agents = Design(shape, shift).draw(seed)
+        return [Site(one.X_null, one.X_test, one.is_novel) for one in agents]
 
     return draw
 
@@ -134,6 +146,11 @@ def designs(folder: Path | None) -> dict[str, Draw]:
     }
     named |= {f"2 % novel, shift {shift}": with_share(0.02, float(shift)) for shift in (0, 2)}
     named["40 % novel, shift 2"] = with_share(0.4, 2.0)
+    named |= {
+        f"{shape}, shift {shift}": of_shape(shape, float(shift))
+        for shape in ("symmetric", "curved")
+        for shift in (0, 2)
+    }
     paths = files(folder) if folder else {}
     for name in ("shuttle", "thyroid"):
         if name in paths:

@@ -96,7 +96,7 @@ def privacy() -> None:
 
 
 def joint() -> None:
-    """Power against the number of agents, of `joint` and of regimes that rank agent by agent."""
+    """Power against the number of agents: alone, with models or sums exchanged, rows pooled."""
     with MEANS.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     gaussian = [row for row in rows if row["set"] == "gaussian"]
@@ -115,14 +115,14 @@ def joint() -> None:
 def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> None:
     """Draw one panel for each design, with bars of two standard errors."""
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(3 * len(panels), 2.9), sharey=True, layout="constrained"
+        1, len(panels), figsize=(max(7, 3 * len(panels)), 3.2), sharey=True, layout="constrained"
     )
     ticks = sorted({int(row["agents"]) for _, rows in panels for row in rows})
     looks = {
-        "joint": (BLUE, "o", "-"),
-        "joint:mean": (GREEN, "D", "-."),
-        "full": (ORANGE, "s", "--"),
-        "isolated": (GREY, "^", ":"),
+        "pooled": (GREY, "s", "--", "rows pooled (not allowed)"),
+        "together": (BLUE, "o", "-", "learnt together from sums"),
+        "joint": (GREEN, "D", "-.", "models exchanged"),
+        "isolated": (ORANGE, "^", ":", "each alone"),
     }
     for axis, (title, rows) in zip(axes, panels, strict=True):
         points = defaultdict(list)
@@ -130,19 +130,21 @@ def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> No
             errors = float(row["power_error"])
             shown = 0.0 if np.isnan(errors) else 2 * errors
             points[row["regime"]].append((int(row["agents"]), float(row["power"]), shown))
-        for regime, (colour, marker, line) in looks.items():
+        for regime, (colour, marker, line, label) in looks.items():
             if regime in points:
                 style = {"color": colour, "marker": marker, "linestyle": line, "ms": 5}
                 x, y, bars = zip(*sorted(points[regime]), strict=True)
-                axis.errorbar(x, y, bars, label=regime, capsize=3, **style)
+                axis.errorbar(x, y, bars, label=label, capsize=3, **style)
         axis.set_xscale("log")
         axis.set_xticks(ticks, [str(tick) for tick in ticks])
         axis.minorticks_off()
         limits = {"xlim": (ticks[0] / 1.3, ticks[-1] * 1.3), "ylim": (-0.03, 1.04)}
         axis.set(xlabel="agents", title=title, **limits)
         axis.title.set_fontsize(10)
-    axes[0].set_ylabel("power")
-    axes[-1].legend()
+    axes[0].set_ylabel("share of novelties found")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
     save(figure, name)
 
 

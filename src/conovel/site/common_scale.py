@@ -70,7 +70,7 @@ _USUAL_ROWS = 4.0  # as many novelties as the usual values count for
 _PLACE_WEIGHT = 6.0  # docs/decisions/0016-joint.md compares weights
 # Lower edges of the cells but the first: about 1/12 wide at zero, and wider in proportion far from
 # it. Where novelties are far from normal rows, the limit lies far below zero.
-# docs/results/joint.md has power against the number of cells.
+# docs/decisions/evidence/common-scale.md has power against the number of cells.
 EDGES = np.sinh(np.arange(1 - N_CELLS // 2, N_CELLS // 2) / 12)
 
 
