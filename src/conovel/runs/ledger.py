@@ -318,13 +318,7 @@ class Ledger:
         if not self.final:
             size = batch.n_calibration
             return len(batch.values) - 1 if batch.values else largest_listed_rank(self.level, size)
-        return self.final_limit(batch, n_before)
-
-    def final_limit(self, batch: Batch, n_before: int) -> int:
-        """Decide the next batch for good: return the largest rank that is rejected."""
-        by_rank = self.facts is not None and self.facts.by_rank
-        decide = final_by_ranks if by_rank else final_by_evidence
-        return decide(batch, n_before, self.level, len(self.entries) + 1, self.n_batches)
+        return final_limit(self, batch, n_before)
 
     def save(self, path: str | Path) -> None:
         """Write the ledger to a file, whole or not at all."""
@@ -338,6 +332,13 @@ class Ledger:
         from conovel.runs.ledger_file import read_ledger  # noqa: PLC0415
 
         return read_ledger(Path(path))
+
+
+def final_limit(ledger: Ledger, batch: Batch, n_before: int) -> int:
+    """Decide the next batch for good: return the largest rank that is rejected."""
+    by_rank = ledger.facts is not None and ledger.facts.by_rank
+    decide = final_by_ranks if by_rank else final_by_evidence
+    return decide(batch, n_before, ledger.level, len(ledger.entries) + 1, ledger.n_batches)
 
 
 def _require_same(before: BatchFacts, facts: BatchFacts) -> None:

@@ -35,14 +35,14 @@ from numpy.typing import NDArray
 from conovel.errors import ConovelError, FileError, InputError, SavedFileError
 from conovel.rows.storage import locked, read_bytes, write_durably
 from conovel.runs.detection import Detection
-from conovel.runs.ledger import MAX_BATCHES, GiveEvidence, Ledger
+from conovel.runs.ledger import MAX_BATCHES, GiveEvidence, Ledger, final_limit
 from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, Score
 from conovel.runs.site_results import with_part
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.records import Digest, as_record
 from conovel.stats.batches import Batch, largest_listed_rank
 
-FORMAT, FORMAT_WITH_STRATA = 2, 3
+FORMAT, _WITHOUT_STRATA = 3, 2
 MAX_BYTES = 256 * 2**20
 _MAX_ROWS = 2**40
 _MAX_NAME = 4096
@@ -172,7 +172,7 @@ def ledger_as_plain(ledger: Ledger) -> dict[str, Any]:
     facts = ledger.facts
     content = {
         "conovel": "ledger",
-        "format": FORMAT_WITH_STRATA if facts is not None and facts.strata else FORMAT,
+        "format": FORMAT if facts is not None and facts.strata else _WITHOUT_STRATA,
         "level": str(ledger.level),
         "final": bool(ledger.final),
         "n_batches": ledger.n_batches,
@@ -239,8 +239,8 @@ def _as_ledger(content: Any) -> Ledger:
     _require(isinstance(content, dict), "it holds no JSON object")
     _require(content.get("conovel") == "ledger", "the field 'conovel' is not 'ledger'")
     format_ = content.get("format")
-    is_read = type(format_) is int and 1 <= format_ <= FORMAT_WITH_STRATA
-    _require(is_read, f"its format is {format_!r}, and this release reads 1 to 3")
+    is_read = type(format_) is int and 1 <= format_ <= FORMAT
+    _require(is_read, f"its format is {format_!r}, and this release reads 1 to {FORMAT}")
     _require(
         content.keys() == {one.name for one in fields(_LedgerRecord)},
         "fields are missing or unknown",
@@ -255,7 +255,7 @@ def _as_ledger(content: Any) -> Ledger:
         _require(has_settings == (format_ > 1), "facts are not as expected")
         settings = tuple(sorted(facts.settings.items()))
         ledger.facts = BatchFacts(facts.score, facts.source, facts.schema, "", settings)
-        has_strata = format_ == FORMAT_WITH_STRATA
+        has_strata = format_ == FORMAT
         _require(bool(ledger.facts.strata) == has_strata, "strata go with format 3")
     ledger.list_size = record.list_size
     _require((facts is None) == (not record.batches), "facts and batches contradict each other")
@@ -316,7 +316,7 @@ def _check_batch(ledger: Ledger, batch: Batch, label: str) -> None:
         same = ledger.entries[0].batch.n_calibration == batch.n_calibration
         _require(same, f"{label} has another number of calibration rows")
     if ledger.final:
-        limit = 0 if ledger.is_full else ledger.final_limit(batch, ledger.n_listed)
+        limit = 0 if ledger.is_full else final_limit(ledger, batch, ledger.n_listed)
         follows = batch.ranks.max(initial=0) <= limit
         _require(follows, f"the decisions of {label} do not follow from its ranks")
 
