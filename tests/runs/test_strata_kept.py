@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from support.strata_rows import BRANCHES, frame
 
 import conovel as cn
+from conovel.deciding.strata import decide_strata
 from conovel.errors import BatchRefusedError, ColumnError, InputError, SampleError, SavedFileError
 from conovel.protocol.replay import verify
 from conovel.runs.kept_file import pack, unpack
@@ -129,6 +131,16 @@ def test_a_ledger_of_refitted_scores_and_what_it_refuses(null, kept, tmp_path):
             other.detect(*(samples if other.strata != None else (null, batch(20))), ledger=path)  # noqa: E711
     with pytest.raises(BatchRefusedError, match="refitted scores"):
         kept.detect(batch(20), ledger=path)
+
+
+def test_rows_that_are_not_tested_count_in_evidence(kept):
+    level, most = Fraction(1, 20), Fraction(1, 20)
+    given = kept.detect(batch(1, new=20)).parts["decided"]
+    outcome = decide_strata(given.decided.counts, given.decided.groups, level, most)
+    places, values = given(level, most)
+    assert set(values) == {0, *(e * Fraction(320, 300) for e in outcome.evidence)}
+    assert (places[300:] == len(values)).all()
+    assert (places < len(values)).sum() == outcome.n_rejected > 20
 
 
 def changed(book, change):

@@ -143,6 +143,15 @@ def test_more_rejections_than_the_limit_do_not_lower_evidence():
     assert limited.n_rejected >= 20
 
 
+def test_a_limit_leaves_each_group_what_one_calibration_row_needs():
+    """A limit of zero rejections does not forbid the first ones."""
+    block, *_ = next(orders(Agent(tuple(range(30)), 29, (40, 41)), kept_without_floor, None, 42))
+    groups = [PooledGroup([block], None)]
+    [limited], [free] = (grouped_cut(groups, HALF, most=most) for most in (0, None))
+    assert 2 <= limited.n_rejected <= free.n_rejected
+    assert 1 <= limited.n_calibration_above < free.n_calibration_above
+
+
 def test_a_list_of_batches_with_e_values_is_e_bh_over_all_rows():
     rng = np.random.default_rng(0)
     for _ in range(60):
