@@ -133,6 +133,38 @@ def test_a_ledger_of_refitted_scores_and_what_it_refuses(null, kept, tmp_path):
         kept.detect(batch(20), ledger=path)
 
 
+def test_rows_that_trained_do_not_calibrate_and_no_more_calibrate_than_are_needed(kept):
+    result = kept.detect(batch(1))
+    assert np.isin(result.calibration_scores, kept.calibration_scores).all()
+    trained = kept.strata.scores[: kept.n_train]
+    assert not np.isin(result.calibration_scores, trained).any()
+    assert result.n_calibration < kept.n_calibration
+
+
+def test_known_normals_of_rare_levels_are_in_no_stratum(null):
+    few = null.assign(branch=null["branch"].where(null.index % 400 != 3, "islands"))
+    detector = cn.AdaDetect("logistic", strata="branch").keep(few, frame(5, 400, CHANGED, far=5))
+    again = cn.KeptDetector.from_bytes(detector.to_bytes())
+    assert again.n_train + again.n_calibration < 2400
+    assert not any("rare" in label for label in again.detect(batch(1)).strata.labels)
+
+
+def test_each_group_of_strata_has_an_e_value_of_its_own():
+    shares = [0.7, 0.29, 0.01]
+    detector = cn.AdaDetect("logistic", strata="branch")
+    kept = detector.keep(frame(0, 9000, shares), frame(5, 400, CHANGED, far=5))
+    given = kept.detect(frame(1, 800, CHANGED, far=5)).parts["decided"]
+    assert len(set(given.decided.groups)) == 2
+    share = Fraction(9, 10), Fraction(1)
+    places, values = given(*share)
+    outcome = decide_strata(given.decided.counts, given.decided.groups, *share)
+    own = np.array([values.index(e) + 1 for e in outcome.evidence])[given.codes]
+    listed = places < len(values)
+    assert listed.sum() == outcome.n_rejected > 20
+    assert (places[listed] == own[listed]).all()
+    assert len(values) == 3
+
+
 def test_rows_that_are_not_tested_count_in_evidence(kept):
     level, most = Fraction(1, 20), Fraction(1, 20)
     given = kept.detect(batch(1, new=20)).parts["decided"]

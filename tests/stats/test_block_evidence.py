@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.pooled import Agent, by_floor, kept_without_floor, orders, random_network
 
-from conovel.stats.batches import Batch, list_by_evidence
+from conovel.stats.batches import Batch, final_by_evidence, list_by_evidence
+from conovel.stats.cells import PooledBlock
 from conovel.stats.evidence import e_bh
 from conovel.stats.grouped import PooledGroup, grouped_cut
 
@@ -150,6 +151,43 @@ def test_a_limit_leaves_each_group_what_one_calibration_row_needs():
     [limited], [free] = (grouped_cut(groups, HALF, most=most) for most in (0, None))
     assert 2 <= limited.n_rejected <= free.n_rejected
     assert 1 <= limited.n_calibration_above < free.n_calibration_above
+
+
+def reference_limit(block, level, most):
+    """Lemma 12 for one block by its definition: try every k, from the largest."""
+    w = Fraction(block.n_test, block.n_calibration + 1)
+    most = max(most, math.ceil(2 * w / level))
+    cells = range(len(block.test_counts))
+    for k in range(block.n_test, -1, -1):
+        right = level * min(k, most)
+        fits = (t for t in cells if w * (1 + sum(block.calibration_counts[t:])) <= right)
+        n_rejected = sum(block.test_counts[next(fits, len(cells)) :])
+        if n_rejected >= k:
+            return n_rejected
+    raise AssertionError("k = 0 always holds")
+
+
+def test_the_limit_is_part_of_the_rule():
+    rng, n_fewer = np.random.default_rng(1), 0
+    for _ in range(200):
+        tests, known = rng.integers(0, 5, size=(2, 12))
+        block = PooledBlock(int(tests.sum()), int(known.sum()) + 9, tests, known)
+        if not block.n_test:
+            continue
+        most = int(rng.integers(1, 12))
+        for level in (HALF, Fraction(9, 10)):
+            [found] = grouped_cut([PooledGroup([block], None)], level, most=most)
+            assert found.n_rejected == reference_limit(block, level, most)
+            n_fewer += 0 < found.n_rejected < most
+    assert n_fewer > 5
+
+
+@pytest.mark.parametrize(("n_before", "limit"), [(1, 0), (2, 1), (7, 1), (8, 2)])
+def test_final_decisions_take_the_most_rows_whose_evidence_is_enough(n_before, limit):
+    """Ten rows, level 1/2: E >= 20/(n + k) for three rows of 4, or these and one of 5/3."""
+    ranks = np.array([1, 1, 1, 2, 3, 3, 3, 3, 3, 3])
+    batch = Batch.of(ranks, 9, 2, (Fraction(4), Fraction(5, 3), Fraction(0)))
+    assert final_by_evidence(batch, n_before, HALF, 1, 1) == limit
 
 
 def test_a_list_of_batches_with_e_values_is_e_bh_over_all_rows():
