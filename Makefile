@@ -24,7 +24,7 @@ test: check
 	$(CORE) $(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder $(COVER)
 
 slow: .venv/dev
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m slow
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -75,7 +75,7 @@ dist: build/env/installed
 	build/env/bin/python -m twine check --strict $(DIST)/*
 
 # Both are installed and used in clean environments of every interpreter that is found.
-INTERPRETERS ?= python3.11 python3.12 python3.13
+INTERPRETERS ?= python3.11 python3.12 python3.13 python3.14
 package-test: dist
 	build/env/bin/python packaging/try_package.py $(DIST) $(INTERPRETERS)
 

@@ -20,6 +20,7 @@ release = version = installed_version("conovel")
 extensions = [
     "api_pages",
     "cli_page",
+    "error_pages",
     "gallery",
     "layers",
     "myst_nb",

@@ -38,10 +38,10 @@ def title(page: Path, anchor: str | None = None) -> str:
     if anchor is None:
         return str(headings[0])
     labelled = dict(_LABELLED.findall(text))
-    return str(labelled.get(anchor) or {_slug(one): one for one in headings}[anchor])
+    return str(labelled.get(anchor) or {slug(one): one for one in headings}[anchor])
 
 
-def _slug(heading: str) -> str:
+def slug(heading: str) -> str:
     """Return the anchor that a heading has by itself."""
     return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.lower()))
 

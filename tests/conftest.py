@@ -40,6 +40,7 @@ ON_FEDERATION = (
     "test_asked_sites.py",
     "test_equality.py",
     "test_liars.py",
+    "test_questions.py",
     "test_real_faults.py",
 )
 
@@ -63,7 +64,9 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """Let what takes longest begin first."""
+    """Let what takes longest begin first; what uses the one federation is in its group."""
+    on_it = {item.path.name for item in items if "loopback" in getattr(item, "fixturenames", ())}
+    assert on_it <= set(ON_FEDERATION)
     places = {name: place for place, name in enumerate(("federation", *LONGEST))}
     items.sort(key=lambda item: places.get(group_of(item.nodeid).rpartition("/")[2], len(places)))
 

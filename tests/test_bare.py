@@ -8,12 +8,20 @@ import tomllib
 import venv
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
+import numpy as np
 import pytest
 from support.paths import ROOT
+
+import conovel as cn
+from conovel.errors import FileError
 
 RUN_PAGES = [str(ROOT / "packaging" / "run_pages.py")]
 SAID = ["isolated: ", "of 100 novelties", "FDR over all", "of 20 novelties found", "of the 30 nov"]
 PAGES = [str(ROOT / "README.md"), str(ROOT / "docs" / "start.md")]
+
+
+# Modules of the standard library that only POSIX systems have. Without fcntl there are no ledgers.
+OF_POSIX = {"grp", "pty", "pwd", "resource", "syslog", "termios"}
 
 
 def named(requirement):
@@ -59,7 +67,7 @@ def run(command, folder, env):
 
 def test_examples_and_commands_run_with_what_a_plain_installation_brings(tmp_path):
     # Loops that are not compiled give the same bits, and take too long for a default test.
-    names = missing() - {"numba", "llvmlite"}
+    names = (missing() | OF_POSIX) - {"numba", "llvmlite"}
     assert {"polars", "matplotlib", "opendp", "pytest"} <= names
     assert not {"numpy", "sklearn", "pyarrow", "conovel"} & names
     here = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -67,6 +75,14 @@ def test_examples_and_commands_run_with_what_a_plain_installation_brings(tmp_pat
     printed = run([sys.executable, bare, ",".join(names), *PAGES], tmp_path, here)
     assert [words for words in SAID if words not in printed] == []
     assert printed.count("$ conovel ") > 10
+
+
+def test_without_locks_of_posix_a_ledger_in_a_file_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows: an import of it fails
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(FileError, match=r"a\.json cannot be locked: this system has no POSIX"):
+        cn.AdaDetect("logistic").detect(rows[:40], rows[40:], ledger=tmp_path / "a.json")
+    assert not (tmp_path / "a.json").exists()
 
 
 @pytest.mark.slow
@@ -109,3 +125,4 @@ def forms_without_extras(python, folder, env):
             check=False,
         )
         assert (done.returncode, f"conovel[{extra}]" in done.stderr) == (2, True)
+        assert "[conovel explain CN-301]" in done.stderr

@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -10,14 +11,35 @@ import pytest
 from typer.testing import CliRunner
 
 from conovel.cli import app
+from conovel.spec.findings import KINDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [page for page in DOCS.rglob("*.md") if not {"_build", "_generated"} & set(page.parts)]
 
+NUMBERS = {9: "nine", 10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}
+
 # Page -> what its blocks must print.
 RUN = {
-    "start.md": ["of the 30 novelties", "needs: the known normals", "joint: ", "rows in "],
+    "promises.md": [
+        "nothing speaks against these known normals",
+        "promised is at most 0.1",
+        "With 95 % probability at most",
+        "and follow from the ranks",
+        "the same again",
+        "the outcome follows from the transcript",
+        "34 verdicts added to bank.verdicts",
+        "≤ 0.1",
+        "rows that train",
+    ],
+    "start.md": [
+        "rows: amount high",
+        "nothing speaks against",
+        "30 of the 30 novelties",
+        "needs: the known normals",
+        "together: ",
+    ],
+    "adding.md": ["distance from the middle 20 of 20"],
     "how-to/arrays-and-frames.md": ["rows declared novel", "part-18", "'t18", "True"],
     "how-to/tables.md": ["--exclude 'serial'", "rows declared novel", '[columns."speed"]'],
     "how-to/files.md": ["'rank'", "rows declared novel", "separator semicolon, decimal comma"],
@@ -127,7 +149,7 @@ def test_code_blocks_run_one_after_the_other(page, tmp_path, monkeypatch, capsys
 
 def test_every_how_to_page_is_run_and_listed():
     pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
-    assert pages == set(RUN) - {"start.md"}
+    assert pages == set(RUN) - {"start.md", "promises.md", "adding.md"}
     listed = re.findall(r"^how-to/[\w-]+$", (DOCS / "how-to.md").read_text(), re.MULTILINE)
     assert {f"{page}.md" for page in listed} == pages
 
@@ -234,3 +256,39 @@ def test_every_public_name_and_command_is_in_the_reference(extensions):
     text = extensions("cli_page").text()
     for command in commands.registered_commands:
         assert f"## `conovel {command.name}`" in text
+
+
+def test_the_decisions_are_all_listed_and_say_what_replaced_them():
+    folder = DOCS / "decisions"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| \[\d+\. [^\]]+\]\((\d{4}-[\w-]+\.md)\) \| (.+) \|$", index, re.MULTILINE
+    )
+    assert sorted(name for name, _ in rows) == sorted(p.name for p in folder.glob("0*.md"))
+    evidence = re.findall(r"\(evidence/([\w-]+\.md)\)", index)
+    assert sorted(evidence) == sorted(p.name for p in (folder / "evidence").glob("*.md"))
+    for name, status in rows:
+        top = "".join((folder / name).read_text(encoding="utf-8").splitlines()[2:8])
+        later = re.findall(r"\((\S+\.md)\)", status)
+        assert [page for page in later if f"({page})" not in top] == [], name
+        has_changed = top.startswith("*") and not top.startswith(("**", "*Replaces"))
+        assert has_changed == (status != "in force"), name
+
+
+def test_the_page_of_dependencies_names_each_package_and_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (DOCS / "decisions" / "0001-dependencies.md").read_text(encoding="utf-8")
+    core = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+    part = page.split("## Extras")[0]
+    assert [name for name in sorted(core) if f"\n| {name} |" not in part] == []
+    extras = project["optional-dependencies"]
+    assert [name for name in extras if f"\n| `{name}` |" not in page] == []
+
+
+def test_the_page_of_findings_lists_every_kind_those_against_the_promise_first():
+    page = (DOCS / "how-to" / "findings.md").read_text(encoding="utf-8")
+    kinds = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(kinds) == sorted(KINDS)
+    against = [KINDS[kind] is not None for kind in kinds]
+    assert against == sorted(against, reverse=True)
+    assert f"The first {NUMBERS[sum(against)]} speak against a result" in page

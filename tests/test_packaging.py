@@ -173,6 +173,14 @@ def test_a_workflow_calls_make_with_few_rights(path):
     assert all(job["timeout-minutes"] <= 360 for job in flow["jobs"].values())
 
 
+def test_the_classifiers_name_the_system_that_workflows_run():
+    """`Operating System :: OS Independent` would need runs on Windows and macOS."""
+    jobs = [job for path in WORKFLOWS for job in read_yaml(path)["jobs"].values()]
+    assert {job["runs-on"] for job in jobs} == {"ubuntu-latest"}
+    systems = [one for one in PROJECT["project"]["classifiers"] if "Operating System" in one]
+    assert systems == ["Operating System :: POSIX :: Linux"]
+
+
 def test_the_workflows_that_there_are():
     assert [path.stem for path in WORKFLOWS] == ["docs", "release", "slow", "test"]
     flow = read_yaml(ROOT / ".github" / "workflows" / "test.yml")
@@ -180,6 +188,13 @@ def test_the_workflows_that_there_are():
     makefile = (ROOT / "Makefile").read_text()
     named = re.search(r"^INTERPRETERS \?= (.*)$", makefile, re.MULTILINE)
     assert named[1].split() == [f"python{version}" for version in supported()]
+    for name, job in (("test", "package"), ("release", "build")):
+        flow = read_yaml(ROOT / ".github" / "workflows" / f"{name}.yml")
+        (setup,) = [s for s in flow["jobs"][job]["steps"] if "setup-python" in s.get("uses", "")]
+        assert setup["with"]["python-version"].split() == supported()
+    for page in ("README.md", "docs/start.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert f"Python {supported()[0]} to {supported()[-1]}" in text
 
 
 def test_hooks_fetch_nothing_and_refuse_data_files():

@@ -65,8 +65,8 @@ Column.neutral
 Column.to_dict()
 ColumnDrift(column, p_value, since, before, after)
 ColumnError(InputError) is raised
-ConovelError(Exception) is raised
-ConovelWarning(UserWarning) is raised
+ConovelError(Numbered, Exception) is raised
+ConovelWarning(Numbered, UserWarning) is raised
 DataWarning(ConovelWarning) is raised
 Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
     choices=<factory>, explainer=None, warnings=(), parts=<factory>, calibration_scores,

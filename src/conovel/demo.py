@@ -8,7 +8,7 @@ decisions did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +123,7 @@ def payments(bank: str, n: int, n_fraud: int, rng: np.random.Generator) -> pa.Ta
 
 
 def _decisions(
-    alone: dict[str, SiteResult], run: NetworkRun, truth: dict[str, NDArray[np.bool_]]
+    alone: Mapping[str, SiteResult], run: NetworkRun, truth: dict[str, NDArray[np.bool_]]
 ) -> Table:
     """Show one line for each bank, and one for all."""
     heads = ("bank", "frauds", "found alone", "false", "found together", "false", "missed")

@@ -131,6 +131,14 @@ def test_large_numbers_are_not_cut(capsys, monkeypatch, n_columns, number):
     assert printed.count("north") == 1
 
 
+def test_an_account_of_a_run_that_was_broken_off_has_the_number_of_its_error(capsys):
+    account = {"state": "failed", "message": "south is lost", "terms": {}, "transcript": {}}
+    for fault, number in (("SiteVanishedError", " [conovel explain CN-528]"), ("CODES", "")):
+        _print_account(account | {"fault": fault, "code": "a text of the coordinator"})
+        printed = capsys.readouterr().out
+        assert printed.startswith(f"broken off: south is lost{number}\n")
+
+
 def test_an_account_of_a_federation_fits(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     names = [f"{'north-east-' * 5}{j}" for j in range(3)]

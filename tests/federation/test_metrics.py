@@ -77,8 +77,8 @@ def test_a_page_adds_up_the_runs_of_a_site(files):
     with serving(MetricsAddress(port), page):
         text, samples = scrape(port)
     assert samples["runs_started_total",] == 1
-    assert samples["runs_ended_total", "", "done"] == 1
-    assert samples["runs_ended_total", "RefusedError", "refused"] == 1
+    assert samples["runs_ended_total", "", "", "done"] == 1
+    assert samples["runs_ended_total", "CN-529", "RefusedError", "refused"] == 1
     assert samples["runs_running",] == 0
     sent = [e for e in file.audit_log.read().entries if e.get("kind") == "MODEL" and "to" in e]
     assert samples["messages_total", "MODEL", "out"] == len(sent) == 2
@@ -234,15 +234,15 @@ def test_pages_of_a_real_federation(rows, tmp_path):
         for port in ports.values():
             assert wait_for(lambda port=port: all_ended(port), 60)
         text, found = scrape(ports["north"])
-        assert found["runs_ended_total", "", "done"] == 1
-        assert found["runs_ended_total", "RefusedError", "refused"] == 1
+        assert found["runs_ended_total", "", "", "done"] == 1
+        assert found["runs_ended_total", "CN-529", "RefusedError", "refused"] == 1
         assert found["messages_total", "MODEL", "out"] == 2
         assert found["phase_seconds_sum", "fit"] > 0
         assert found["disk_bytes", "kit"] > 0
         assert_nothing_is_told(text, str(os.getuid()) + "/")
         _, found = scrape(ports[COORDINATOR])
-        assert found["runs_ended_total", "", "done"] == 1
-        assert found["runs_ended_total", "RefusedError", "failed"] == 1
+        assert found["runs_ended_total", "", "", "done"] == 1
+        assert found["runs_ended_total", "CN-529", "RefusedError", "failed"] == 1
         assert found["messages_total", "HELLO", "in"] == 3
         assert ("audit_log_entries",) not in found
         # A site that is lost is not counted any more.

@@ -169,7 +169,7 @@ def test_a_broken_run_is_explained_to_everybody():
         assert isinstance(error, errors.RunAbortedError)
         assert error.culprit == "agent002"
         assert "agent001 broke the run off" in str(error)
-        assert "MalformedMessageError" in str(error)
+        assert "(MalformedMessageError, CN-511)" in str(error)
 
 
 def test_nothing_is_published_before_the_end():

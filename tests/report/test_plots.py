@@ -113,3 +113,23 @@ def test_round_values_lie_inside_and_are_few(low, span, most):
     assert len(values) <= most + 1
     slack = 1e-6 * max(abs(low), abs(high), 1)
     assert all(low - slack <= value <= high + slack for value in values)
+
+
+def labels(ticks):
+    return [tick.label for tick in ticks]
+
+
+def test_plots_that_stand_beside_one_another_have_the_same_axes():
+    near = Histogram([0, 1, 2, 3], [9, 0, 1], [0, 0, 1], [10, 0, 0])
+    far = Histogram([-4, 0, 4, 8], [5, 3, 2], [0, 0, 2], [4, 3, 3])
+    alone = [score_plot(one, None, "s") for one in (near, far)]
+    assert labels(alone[0].x_ticks) != labels(alone[1].x_ticks)
+    for common in (True, False):
+        first, second = (score_plot(one, None, "s", [near, far], common) for one in (near, far))
+        assert labels(first.y_ticks) == labels(second.y_ticks)
+        assert (labels(first.x_ticks) == labels(second.x_ticks)) is common
+    few = curve([1, 2], [0.01, 0.5], slope=0.02, rejected=1)
+    many = curve([1, 2, 40], [0.1, 0.2, 0.9], slope=0.02, rejected=2)
+    first, second = (step_up_plot(one, "step-up", [few, many]) for one in (few, many))
+    assert first.x_ticks == second.x_ticks
+    assert first.y_ticks == second.y_ticks

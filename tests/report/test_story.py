@@ -179,3 +179,19 @@ def test_groups_say_what_became_of_every_site():
     content["transcript"]["rooms"] = {}  # a file that contradicts itself has no groups
     assert story_of(content).warnings
     assert len(sections(story_of(content))["The counts"].tables) == 1
+
+
+def test_the_page_of_a_list_speaks_of_the_list(rows, tmp_path):
+    """The headline, the sentence below it and the first figures are about the same rows."""
+    agents = [cn.Agent(name, site.X_null, site.X_test) for name, site in rows.items()]
+    options = {"regime": "counts", "level": 0.2, "scorer": "logistic"}
+    run = cn.Network(agents, ledger=tmp_path / "l", **options).run()
+    story = story_of(network_content(run))
+    n_listed = sum(site.parts["ledger"].n_listed for site in run.sites.values())
+    assert story.headline == f"{n_listed} rows on the list of all batches"
+    assert story.facts[:2] == [
+        ("false alarms on the list, at most on average", "20 %"),
+        ("rows on the list of all batches", f"{n_listed}"),
+    ]
+    assert f"In the run of this batch, {run.n_rejected} of " in story.lead
+    assert "Resolution left" not in sections(story)

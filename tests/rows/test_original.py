@@ -124,9 +124,10 @@ def test_plain_numbers_by_name_are_those_by_place():
     )
     found = cn.AdaDetect(by_name).detect(plain[:90], plain[90:])
     array = plain.to_numpy(float)
-    assert np.array_equal(
-        found.scores, cn.AdaDetect(by_place).detect(array[:90], array[90:]).scores
-    )
+    placed = cn.AdaDetect(by_place).detect(array[:90], array[90:])
+    # Other layouts in memory are added up in another order: the last bit may differ.
+    np.testing.assert_allclose(found.scores, placed.scores, rtol=1e-13)
+    assert np.array_equal(found.ranks, placed.ranks)
 
 
 def test_one_class_models_candidates_and_fit_predict():

@@ -1,6 +1,7 @@
 """Which known normals are spent: by content, and by the number of copies."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -36,8 +37,8 @@ def test_of_each_content_as_many_copies_are_marked_as_were_used(present, used):
 
 @given(FEW, FEW)
 def test_rows_that_were_added_are_exactly_those_that_are_left(used, added):
-    digests = as_digests([*used, *added])
-    mask = spent_mask(digests, Copies.of(as_digests(used)))
+    digests = as_digests([*used, *used, *added])  # that rows repeat is seen among the spent ones
+    mask = spent_mask(digests, Copies.of(as_digests([*used, *used])))
     assert Counter(digests[~mask].tolist()) == Counter(added)
 
 
@@ -78,3 +79,25 @@ def test_tested_rows_among_the_normals_are_found_unless_rows_repeat_by_nature():
     assert np.flatnonzero(same_rows(normals, Copies.of(tested))).tolist() == [300, 301]
     coarse, more = (as_digests(rng.integers(20, size=n)) for n in (300, 100))
     assert not same_rows(coarse, Copies.of(more)).any()
+
+
+@pytest.mark.parametrize("n_values", [20, 3000, 10**6])
+def test_fresh_rows_that_repeat_by_nature_are_not_refused(n_values):
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        used, added = (rng.integers(n_values, size=n) for n in (1000, 500))
+        mask = spent_mask(as_digests([*used, *added]), Copies.of(as_digests(used)))
+        assert Counter([*used, *added]) - Counter(used) == Counter(added)
+        assert mask.sum() == 1000
+
+
+def test_spent_rows_that_were_appended_again_do_not_calibrate():
+    rng = np.random.default_rng(0)
+    coarse, fresh = (rng.integers(3000, size=n) for n in (1000, 500))
+    with pytest.raises(SpentRowsError, match="Give every row once"):
+        spent_mask(as_digests([*coarse, *fresh, *coarse]), Copies.of(as_digests(coarse)))
+    used, fresh = range(1000), range(1000, 1500)
+    for n_again, is_refused in ((4, False), (5, True)):  # so few may be equal by nature
+        digests = as_digests([*used, *fresh, *used[:n_again]])
+        with pytest.raises(SpentRowsError, match="5 of the") if is_refused else nullcontext():
+            assert spent_mask(digests, Copies.of(as_digests(used))).sum() == 1000

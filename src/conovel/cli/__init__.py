@@ -7,7 +7,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import typer
@@ -21,6 +20,7 @@ from conovel.cli import (
     desk,
     detect,
     evaluate,
+    explain,
     federation,
     fit,
     ledger,
@@ -36,11 +36,15 @@ from conovel.cli import (
 )
 from conovel.cli.made import WORDS
 from conovel.cli.show import forget_notes, say, warn
-from conovel.errors import ConovelError, ConovelWarning
-from conovel.spec.exits import ERROR
+from conovel.errors import UNFORESEEN, ConovelError, ConovelWarning, with_number
+from conovel.spec.exits import ERROR, FAILED
 from conovel.spec.shown import printable
 
 _log = logging.getLogger("conovel.cli")
+CRASHED = (
+    "this was not foreseen. Please report it: send the lines above without values, names and paths"
+    " of yours, the command and what `conovel --version` prints, but no file and no row"
+)
 ONE_SITE = "One site"
 EVERY_DAY = "Batch after batch"
 NETWORKS = "Networks in one process"
@@ -123,7 +127,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     epilog="Exit codes: 0, the work is done and the answer is yes; 2, the input cannot be used;"
-    " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own.",
+    " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own."
+    " An error ends with its number: conovel explain says what it means.",
 )
 for panel, commands in {
     ONE_SITE: (detect.detect, check.check, clean.clean, evaluate.evaluate, schema.schema),
@@ -139,7 +144,7 @@ for panel, commands in {
         audit.audit,
         desk.desk,
     ),
-    RESULTS: (results.report, results.verify, repeat.repeat, results.inspect),
+    RESULTS: (results.report, results.verify, repeat.repeat, results.inspect, explain.explain),
 }.items():
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)
@@ -164,29 +169,31 @@ def _root(
 
 def main() -> None:
     """Run the command line: exit code 2 and one clear line for an error, no traceback."""
-    sys.excepthook = _show_crash
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", ConovelWarning)
         try:
             app(prog_name="conovel")  # also where it runs as python -m conovel
         except ConovelError as error:
-            _log.error(printable(str(error)))
-            say(f"conovel: {error}", err=True)
+            _log.error(printable(error.numbered()))
+            say(f"conovel: {error.numbered()}", err=True)
             sys.exit(ERROR)
+        except Exception as error:  # typer replaces sys.excepthook
+            _show_crash(error)
+            sys.exit(FAILED)
 
 
 def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, ConovelWarning):
-        _log.warning(printable(str(message)))
-        warn(str(message))
+        text = with_number(str(message), category.code)
+        _log.warning(printable(text))
+        warn(text)
 
 
-def _show_crash(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    _log.critical("conovel failed", exc_info=(kind, error, trace))
-    for line in "".join(traceback.format_exception(kind, error, trace)).splitlines():
+def _show_crash(error: Exception) -> None:
+    _log.critical("conovel failed", exc_info=error)
+    for line in "".join(traceback.format_exception(error)).splitlines():
         say(line, err=True)
+    say(with_number(f"conovel: {CRASHED}", UNFORESEEN), err=True)

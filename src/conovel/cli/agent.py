@@ -38,7 +38,7 @@ _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
     ),
     terms=typer.Option(
         help="With --check: the terms of a run, as `conovel run --announce` writes them. If not"
-        " given, a run with all defaults.",
+        " given, a run with all defaults."
     ),
     once=_ONCE,
     join_seconds=_JOIN,
@@ -70,8 +70,9 @@ def agent(
     if check or terms is not None:
         _rehearse(file, terms)
         return
-    for path in (file.null, file.test):
-        open_files(path, file.reading)  # a wrong path is an error now, not in the middle of a run
+    for key, path in ("null", file.null), ("test", file.test):
+        if key not in file.addresses:  # a wrong path is an error now, not in the middle of a run
+            open_files(path, file.reading)
     if file.limits.ask_seconds:
         _print_line(f"each run waits for a person's consent: conovel desk {settings}")
     code = serve_site(

@@ -31,13 +31,7 @@ if TYPE_CHECKING:
     noted="A last hash that was noted earlier; it must be in the log.",
     last=typer.Option(min=0, help="How many runs to show."),
 )
-def audit(
-    *,
-    settings: Path,
-    noted: str | None = None,
-    last: int = 10,
-    json: bool = False,
-) -> None:
+def audit(*, settings: Path, noted: str | None = None, last: int = 10, json: bool = False) -> None:
     """Check a site's audit log, and show what has left the site.
 
     Exit code 3 if a line does not hold. That the last lines were removed cannot be seen in the

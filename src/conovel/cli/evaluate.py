@@ -163,7 +163,7 @@ def _print(result: Evaluation, out: Path | None) -> None:
         print_fitted(f"{kind}: found in {times} of {counted(len(result.trials), 'trial')}")
     print_fitted(
         "FDP: share of false alarms among the flagged rows; promised is at most"
-        f" {float(result.level):g} on average. Power: share of the novelties that were flagged.",
+        f" {float(result.level):g} on average. Power: share of the novelties that were flagged."
     )
     if out is not None:
         print_fitted(f"written to {out}; a page: conovel report {out}")

@@ -71,13 +71,8 @@ def init(
 
 
 @federation.command("renew")
-@with_options(
-    folder=typer.Argument(help="What `federation init` made."),
-)
-def renew(
-    *,
-    folder: Path,
-) -> None:
+@with_options(folder=typer.Argument(help="What `federation init` made."))
+def renew(*, folder: Path) -> None:
     """Give every party whose key was made here a new certificate of the same authority.
 
     Sites and operators that were added to authority/project.json get their first certificate. A
@@ -95,11 +90,7 @@ def renew(
     ),
     out="Folder for the key and the request; NAME-key by default.",
 )
-def request(
-    *,
-    name: str,
-    out: Path | None = None,
-) -> None:
+def request(*, name: str, out: Path | None = None) -> None:
     """Make your private key, and a request for a certificate. The key stays with you.
 
     Send the file NAME.csr to whoever keeps the authority of the federation. It is no secret. Tell
@@ -129,11 +120,7 @@ def request(
     renew="The party has a certificate, and asks for another.",
 )
 def enrol(
-    *,
-    authority: Path,
-    request: Path,
-    digest: str | None = None,
-    renew: bool = False,
+    *, authority: Path, request: Path, digest: str | None = None, renew: bool = False
 ) -> None:
     """Issue the certificate that a party has requested, and make its kit, without a key.
 
@@ -163,12 +150,7 @@ def enrol(
     key="Your key; by default NAME-key/NAME.key, as `request` made it.",
     fingerprint="The fingerprint that the authority told you by another way.",
 )
-def accept(
-    *,
-    kit: Path,
-    key: Path | None = None,
-    fingerprint: str | None = None,
-) -> None:
+def accept(*, kit: Path, key: Path | None = None, fingerprint: str | None = None) -> None:
     """Put your key into the kit of the authority, after checking that all fits.
 
     Refused are a kit that the authority has not signed, or that was changed on its way, and a
@@ -195,11 +177,7 @@ def accept(
     name=typer.Argument(help="Name of the site or operator, or coordinator."),
     authority="The folder authority/ that `federation init` made.",
 )
-def revoke(
-    *,
-    name: str,
-    authority: Path,
-) -> None:
+def revoke(*, name: str, authority: Path) -> None:
     """Revoke all certificates of a party, such as after the theft of its key.
 
     Give the list to every party, which puts it into its kit as startup/revoked.pem. From the next
@@ -255,14 +233,9 @@ SITES = ("north", "south", "west")
 
 @federation.command("demo")
 @with_options(
-    folder="Folder to make and keep; a temporary one if not given.",
-    regime="As in `conovel run`.",
+    folder="Folder to make and keep; a temporary one if not given.", regime="As in `conovel run`."
 )
-def demo(
-    *,
-    folder: Path | None = None,
-    regime: str = "auto",
-) -> None:
+def demo(*, folder: Path | None = None, regime: str = "auto") -> None:
     """Set up a federation on this machine, run it, show the result, and stop everything.
 
     Three sites with their own data, processes and certificates: what the pages on deployment

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     path=typer.Argument(help="The file of a ledger, such as month.json."),
     out="Where to write the flagged rows of all batches (.csv, .parquet, .jsonl or .xlsx).",
 )
-def ledger(
-    *,
-    path: Path,
-    out: Path | None = None,
-    json: bool = False,
-) -> None:
+def ledger(*, path: Path, out: Path | None = None, json: bool = False) -> None:
     """Check a ledger, and show what is on the list of all batches so far.
 
     Example: `conovel ledger month.json --out list.csv`

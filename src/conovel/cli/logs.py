@@ -15,7 +15,7 @@ _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def begin_log(path: Path, command: str) -> None:
-    """Append what all loggers below ``conovel`` say to a file, until the process ends."""
+    """Append what conovel and NVFlare say to a file, until the process ends."""
     from conovel.rows.private_files import FILE_MODE  # noqa: PLC0415
 
     level = os.environ.get(VARIABLE, "INFO").upper()
@@ -27,11 +27,12 @@ def begin_log(path: Path, command: str) -> None:
     except OSError as error:
         raise FileError(f"{path} cannot be written: {error.strerror}") from None
     handler.setFormatter(_OneLine(_LINE))
-    logger = logging.getLogger("conovel")
-    for earlier in [one for one in logger.handlers if isinstance(one, logging.FileHandler)]:
-        logger.removeHandler(earlier)  # of a command that ran before in this process
-        earlier.close()
-    logger.addHandler(handler)
+    for name in ("nvflare", "conovel"):  # what NVFlare says goes nowhere else
+        logger = logging.getLogger(name)
+        for earlier in [one for one in logger.handlers if isinstance(one, logging.FileHandler)]:
+            logger.removeHandler(earlier)  # of a command that ran before in this process
+            earlier.close()
+        logger.addHandler(handler)
     logger.setLevel(level)
     logger.info("conovel %s %s", __version__, command)
 

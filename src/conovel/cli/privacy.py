@@ -161,7 +161,7 @@ def _print(measured: list[Measured], named: list[Reading], out: Path | None) -> 
     print_fitted(
         "AUC: chance that a row behind the model looks more like one than another row; 0.5 is a"
         " guess. Found: share of such rows that are found where 1 % of the others are taken for"
-        " one. Outliers: rows six standard deviations away.",
+        " one. Outliers: rows six standard deviations away."
     )
     if out is not None:
         print_fitted(f"written to {out}")

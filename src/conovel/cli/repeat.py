@@ -28,13 +28,8 @@ _MOST_LINES = 10  # differences that are printed
 _NOT_COMPARED = "made", "table"
 
 
-@with_options(
-    run=typer.Argument(help="What `detect` or `simulate` wrote with `--out` (.json)."),
-)
-def repeat(
-    *,
-    run: Path,
-) -> None:
+@with_options(run=typer.Argument(help="What `detect` or `simulate` wrote with `--out` (.json)."))
+def repeat(*, run: Path) -> None:
     """Run the command of a result again, on the same files, and compare.
 
     Example: `conovel repeat flagged.csv.json`

@@ -18,11 +18,7 @@ from conovel.spec.exits import NO
         "--out", "-o", help="Where to write the page; beside the result if not given."
     ),
 )
-def report(
-    *,
-    run: Path,
-    out: Path | None = None,
-) -> None:
+def report(*, run: Path, out: Path | None = None) -> None:
     """Write one self-contained HTML page about a run.
 
     Example: `conovel report flagged.parquet.json -o report.html`
@@ -40,12 +36,9 @@ def report(
 
 
 @with_options(
-    run=typer.Argument(help="What `simulate`, `run` or `detect` wrote with `--out` (.json)."),
+    run=typer.Argument(help="What `simulate`, `run` or `detect` wrote with `--out` (.json).")
 )
-def verify(
-    *,
-    run: Path,
-) -> None:
+def verify(*, run: Path) -> None:
     """Check that everything a run published follows from its counts and ranks.
 
     Also lists what cannot be derived and was not checked. Exit code 0 if everything holds, 3 if
@@ -100,14 +93,8 @@ def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     return content | {key: columns[column] for key, column in keys.items()}
 
 
-@with_options(
-    file=typer.Argument(help="A model as `conovel.encode` makes it."),
-)
-def inspect(
-    *,
-    file: Path,
-    json: bool = False,
-) -> None:
+@with_options(file=typer.Argument(help="A model as `conovel.encode` makes it."))
+def inspect(*, file: Path, json: bool = False) -> None:
     """Describe an encoded model: its size, its shape, and the bytes of each part."""
     require_there(file)
     from conovel.models.wire import MAX_BYTES, decode, describe  # noqa: PLC0415

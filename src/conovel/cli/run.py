@@ -20,8 +20,8 @@ from conovel.cli.show import (
 )
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import with_options
-from conovel.errors import DataWarning, FileError
-from conovel.spec.exits import NO
+from conovel.errors import CODES, DataWarning, FileError, with_number
+from conovel.spec.exits import NO, YES
 
 if TYPE_CHECKING:
     from conovel.federation.settings import FederationFile
@@ -134,7 +134,6 @@ def run(
         on_dropout=on_dropout,
         names_models=composite != "auto" or bits != "compact",
     )
-    _silence_nvflare()
     file = read_federation(federation)
     names = choose_sites(file.sites, split_names(sites) if sites else None)
     masks = choose_masks(chosen) if masks is None else masks
@@ -222,11 +221,7 @@ def _carry_out(file: FederationFile, terms: Terms, certificate: str | None) -> d
     up="Of a party's own file: say whether its agent runs and is connected, or its coordinator"
     " listens; exit code 3 if not.",
 )
-def status(
-    *,
-    settings: Path,
-    up: bool = False,
-) -> None:
+def status(*, settings: Path, up: bool = False) -> None:
     """Show which sites are connected and how runs ended."""
     require_there(settings)
     if up:
@@ -246,7 +241,7 @@ def status(
         for site in file.sites:
             say(f"{site}: {'connected' if site in connected else 'NOT connected'}")
         for job in session.jobs():
-            word = job.status.removeprefix("FINISHED:").lower().replace("_", " ")
+            word = job.ending or "running"
             if not job.is_over and not session.progress(job.number):
                 word = "starting, or interrupted"
             say(f"{job.submitted} {job.run_id} {word}")
@@ -256,11 +251,7 @@ def status(
     settings=typer.Argument(help="An operator's federation.toml, or a party's own file."),
     reason="Sent to the sites.",
 )
-def stop(
-    *,
-    settings: Path,
-    reason: str = "an operator stopped it",
-) -> None:
+def stop(*, settings: Path, reason: str = "an operator stopped it") -> None:
     """End all runs of a federation; or stop the local agent or coordinator."""
     require_there(settings)
     from conovel.federation.supervise import stop_party  # noqa: PLC0415
@@ -294,18 +285,10 @@ def _print_up(settings: Path) -> None:
     else:
         is_up = coordinator_is_up(_federation(settings))
     say("up" if is_up else "not up")
-    raise typer.Exit(0 if is_up else NO)
-
-
-def _silence_nvflare() -> None:
-    """Do not print NVFlare's warnings; errors that matter are raised as ours."""
-    import logging  # noqa: PLC0415
-
-    logging.getLogger().addHandler(logging.NullHandler())
+    raise typer.Exit(YES if is_up else NO)
 
 
 def _federation(path: Path) -> FederationFile:
-    _silence_nvflare()
     from conovel.federation.settings import read_federation  # noqa: PLC0415
 
     return read_federation(path)
@@ -316,7 +299,6 @@ def _is_site(path: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -335,15 +317,18 @@ def _in_words(progress: dict[str, Any]) -> str:
 def _print_runs(records: Any) -> None:
     from datetime import datetime  # noqa: PLC0415
 
+    from conovel.federation.run_records import in_words  # noqa: PLC0415
+
     for record in records.runs():
         began = datetime.fromtimestamp(record["began"])
-        say(f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}")
+        say(f"{began:%Y-%m-%d %H:%M} {record['run_id']} {in_words(record)}")
 
 
 def _print_account(account: dict[str, Any]) -> None:
     terms, transcript = account["terms"], account["transcript"]
     if account["state"] != "done":
-        print_fitted(styled(("broken off", "bold"), f": {account['message']}"))
+        message = with_number(account["message"], CODES.get(str(account.get("fault"))))
+        print_fitted(styled(("broken off", "bold"), f": {message}"))
         print_fitted("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]

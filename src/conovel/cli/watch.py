@@ -227,7 +227,7 @@ class Watcher:
 def _why(error: Exception) -> str:
     """Say what is wrong with a file; of an unexpected error its kind only, and no content."""
     if isinstance(error, ConovelError):
-        return str(error)
+        return error.numbered()
     return f"it cannot be read ({type(error).__name__}): see whether it is what its ending says"
 
 

@@ -19,20 +19,8 @@ from conovel.spec.bodies import Ready
 from conovel.spec.findings import Finding
 from conovel.spec.grouping import Planned, best_stops
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.training import (
-    THIN,
-    Numbers,
-    few_rows,
-    needed_calibration,
-    planned_calibration,
-)
-from conovel.stats.cells import (
-    ROOMS,
-    RoomWanted,
-    affordable_rooms,
-    choose_room,
-    most_above,
-)
+from conovel.spec.training import THIN, Numbers, few_rows, needed_calibration, planned_calibration
+from conovel.stats.cells import ROOMS, RoomWanted, affordable_rooms, choose_room, most_above
 from conovel.stats.resolution import resolution_words
 
 
@@ -224,12 +212,7 @@ def _is_crowded(wanted: RoomWanted, room: Fraction) -> bool:
     return can_alone and wanted.n_wanted > room * size
 
 
-def decides_alone(
-    agent: str,
-    ready: Ready,
-    numbers: Mapping[str, Numbers],
-    spec: RunSpec,
-) -> bool:
+def decides_alone(agent: str, ready: Ready, numbers: Mapping[str, Numbers], spec: RunSpec) -> bool:
     """Tell whether an agent decides by itself, by its own rows and the plans of the others.
 
     It is in a group with no other, or has more likely novelties than its group has room for.

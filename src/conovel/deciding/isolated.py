@@ -128,7 +128,7 @@ ISOLATED = Deciding(
     at_agent=IsolatedAgent,
     at_coordinator=IsolatedCoordinator,
     transitions={
-        (State.READY, Kind.START): frozenset(),  # ends the run
+        (State.READY, Kind.START): frozenset()  # ends the run
     },
     counts_type=RankHistogram,
     shares_counts=False,

@@ -29,7 +29,7 @@ from conovel.desk.batches import (
 from conovel.desk.guard import LOOPBACK, Application, Guard, Keys
 from conovel.desk.site_view import Log, RunView, SiteView, bounded
 from conovel.desk.words import limits_in_words, message_in_words, read_terms, terms_in_words
-from conovel.errors import ConovelError, InputError
+from conovel.errors import UNFORESEEN, ConovelError, InputError, with_number
 from conovel.federation.answers import MAX_WHO, write_answer
 from conovel.report.flagged import page_script
 from conovel.report.lists import lists_script
@@ -90,12 +90,11 @@ class Pages:
             except InputError as error:
                 return self._message(404 if request.method == "GET" else 409, str(error))
             except ConovelError as error:
-                return self._message(500, str(error))
+                return self._message(500, error.numbered())
             except Exception as error:
                 _log.exception("a page failed")
-                return self._message(
-                    500, f"conovel failed ({type(error).__name__}), which is a fault of its own."
-                )
+                words = f"conovel failed ({type(error).__name__}), which is a fault of its own."
+                return self._message(500, with_number(words, UNFORESEEN))
 
         async def answer(request: Request) -> Response:
             return await run_in_threadpool(safe, request)
@@ -350,7 +349,7 @@ def _or_trouble(read: Callable[[], T], troubles: list[str]) -> T | None:
     try:
         return read()
     except ConovelError as error:
-        troubles.append(str(error))
+        troubles.append(error.numbered())
         return None
 
 

@@ -198,7 +198,7 @@ def calibration_rows(site: SiteView) -> CalibrationRows | str:
     """Count spent and fresh known normals; return why not, where that cannot be told."""
     file, path = site.file, site.verdicts_path
     if not file.null.is_file():
-        return "They are a folder of files, which is not counted here."
+        return "They are a folder of files, or at an address, and are not counted here."
     if file.null.stat().st_size > _MOST_NULL:
         return f"Their file has more than {_MOST_NULL >> 20} MB, and is not counted here."
     try:

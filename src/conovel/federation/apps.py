@@ -43,7 +43,7 @@ from conovel.federation.certificates import Authority, read_credentials
 from conovel.federation.coordinator_driver import CoordinatorDriver
 from conovel.federation.processes import ENVIRONMENT, state_of
 from conovel.federation.run_records import DONE, FAILED, RunRecords, account_of
-from conovel.federation.session import OUTCOME_FILE, TOPIC
+from conovel.federation.session import OUTCOME_FILE, SERVER, TOPIC
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.signatures import (
     OVERHEAD,
@@ -62,7 +62,6 @@ from conovel.rows.storage import write_json
 from conovel.spec.bodies import COORDINATOR
 from conovel.stats.words import counted
 
-SERVER = "server"  # what Collab calls the coordinator
 POLL_SECONDS = 1.0  # how often a site asks NVFlare for tasks during a run, of which there are none
 _log = logging.getLogger("conovel.federation")
 
@@ -145,7 +144,7 @@ class SiteApp:
             self._check(agreed)
             record = records.open(agreed.run_id, agreed.run_seconds, self._job, **about)
         except (InputError, RefusedError, ReplayedMessageError, SignatureError) as error:
-            about["fault"] = type(error).__name__
+            about |= error.named()
             records.refuse(_run_id(terms_of(terms), self._job), str(error), self._job, **about)
             return str(error)
         files = SiteFiles(self._file, agreed)
@@ -211,8 +210,8 @@ class CoordinatorApp:
                 _log.exception("the run could not go on")
                 error = LocalProtocolError(f"the coordinator failed ({type(error).__name__})")
             if not records.knows(job):
-                fault = type(error).__name__
-                records.refuse(_run_id(terms_of(self._signed), job), str(error), job, fault=fault)
+                run_id = _run_id(terms_of(self._signed), job)
+                records.refuse(run_id, str(error), job, **error.named())
             self._account = account_of(error, terms_of(self._signed))
         folder = Path(context.workspace.get_run_dir(job))
         write_json(folder / OUTCOME_FILE, self._account)
@@ -233,8 +232,8 @@ class CoordinatorApp:
         account = self._driver.run(Sites(proxies, terms, context, self._signed))
         measures = self._driver.measures()
         if account["state"] == "failed":
-            fault = account["fault"]
-            record.finish(FAILED, account["message"], fault=fault, measures=measures)
+            facts = {"fault": account["fault"], "code": account["code"], "measures": measures}
+            record.finish(FAILED, account["message"], **facts)
         else:
             record.finish(DONE, _ending(account, terms), measures=measures)
         return account

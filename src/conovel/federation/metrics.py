@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conovel import errors
-from conovel.errors import FederationError, MissingExtraError
+from conovel.errors import CODES, FederationError, MissingExtraError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.processes import PEERS_FILE
 from conovel.federation.run_records import DONE, FAILED, REFUSED, RUNNING
@@ -35,11 +34,6 @@ IN, OUT = "in", "out"
 OTHER = "other"
 _KINDS = frozenset({*Kind.__members__, "OPENING", "no message"})
 _PHASES = frozenset({"read", "fit", "score", "count", "write"} | {one.value for one in State})
-_FAULTS = frozenset(
-    name
-    for name, thing in vars(errors).items()
-    if isinstance(thing, type) and issubclass(thing, errors.ConovelError)
-)
 
 
 class Volume(NamedTuple):
@@ -133,7 +127,7 @@ class RunTotals:
 
     def _end(self, run: Mapping[str, Any]) -> None:
         state = _one_of((DONE, FAILED, REFUSED), run["state"])
-        end = state, "" if state == DONE else _one_of(_FAULTS, run.get("fault"))
+        end = state, "" if state == DONE else _one_of(CODES, run.get("fault"))
         self.n_ended[end] = self.n_ended.get(end, 0) + 1
         measures = read_measures(run.get("measures"))
         for (direction, kind), (messages, n_bytes) in measures.messages.items():
@@ -233,8 +227,9 @@ def size_of(folder: Path) -> int:
 
 def _of_runs(totals: RunTotals) -> Iterator[Any]:
     yield _family("Counter", "runs_started", "Runs that began", (), {(): totals.n_started})
-    ended = "Runs that ended: done, failed or refused, and the class of the error"
-    yield _family("Counter", "runs_ended", ended, ("state", "fault"), totals.n_ended)
+    what = "Runs that ended: done, failed or refused, and the class and number of the error"
+    ended = {(*of, CODES.get(of[1], "")): n for of, n in totals.n_ended.items()}
+    yield _family("Counter", "runs_ended", what, ("state", "fault", "code"), ended)
     yield _one("runs_running", "Runs that have not ended", totals.n_running)
     messages, n_bytes = ({of: v[i] for of, v in totals.messages.items()} for i in (0, 1))
     labels = ("direction", "kind")

@@ -61,7 +61,7 @@ class Presence(Widget):  # type: ignore[misc]
             is_running = job in getattr(fl_ctx.get_engine(), "run_processes", ())
             if not is_running and not records.knows(job):
                 why = f"its job ended before it began (see {state / LOG_FILE})"
-                records.refuse(job, why, job, fault=FederationError.__name__)
+                records.refuse(job, why, job, **FederationError.named())
         if event_type in HEARTBEATS:
             (state / PEERS_FILE).write_text(f"{_n_connected(fl_ctx.get_engine())}\n")
 

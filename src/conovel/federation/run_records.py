@@ -21,11 +21,13 @@ from typing import Any
 
 from conovel.deciding.ways import guarantee
 from conovel.errors import (
+    CODES,
     ConovelError,
     FederationError,
     FileError,
     ReplayedMessageError,
     SiteFailedError,
+    with_number,
 )
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.processes import OWN_SEED_FILE, USED_FILE, is_running
@@ -43,6 +45,11 @@ MAX_SAID = 1024  # bytes of a reason in the audit log
 GRACE_SECONDS = 10.0  # from the deadline of a run until a supervisor closes its file
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 _REFUSED_FILE = re.compile(r"refused-[0-9a-f]{16}")
+
+
+def in_words(run: Mapping[str, Any]) -> str:
+    """Say how a run ended, with the number of its error."""
+    return with_number(f"{run['state']}: {run['message']}", CODES.get(str(run.get("fault"))))
 
 
 class RunRecords:
@@ -151,7 +158,7 @@ class RunRecords:
                 why = "its deadline passed" if late else "its process ended"
                 record = Record(self.folder / f"{run['run_id']}.json", run, self._log)
                 message = f"{why} without an outcome: nothing was published"
-                record.finish(FAILED, message, fault=SiteFailedError.__name__)
+                record.finish(FAILED, message, **SiteFailedError.named())
                 closed.append(run)
         return closed
 
@@ -195,8 +202,10 @@ class Record:
                 return False
             self.content |= {"state": state, "message": message, "ended": time.time(), **facts}
             self._write()
+            about = {key: facts[key] for key in ("fault", "code") if key in facts}
+            reason = as_text(for_log or message, MAX_SAID)
             try:
-                self.tell("end", state=state, reason=as_text(for_log or message, MAX_SAID))
+                self.tell("end", state=state, reason=reason, **about)
             except ConovelError as error:  # the end of a run is noted here at least
                 self.content["audit_log"] = str(error)
                 self._write()
@@ -320,7 +329,7 @@ def account_of(
         "command": "run",
         "state": "done" if error is None else "failed",
         "message": "" if error is None else str(error),
-        "fault": "" if error is None else type(error).__name__,
+        **({"fault": "", "code": ""} if error is None else error.named()),
         "culprit": getattr(error, "culprit", ""),
         "terms": dict(terms),
         "unpublished": {},

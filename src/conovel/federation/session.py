@@ -6,10 +6,12 @@ Only this module and the modules that run inside NVFlare's processes import NVFl
 from __future__ import annotations
 
 import json
+import logging
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -17,20 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from conovel.errors import FederationError, InputError
-from conovel.federation.certificates import Credentials, read_credentials
+from conovel.federation.certificates import Credentials, check_certificate, read_credentials
 from conovel.federation.hardening import APPS, COLLAB
 from conovel.federation.kits import require_nvflare
+from conovel.federation.reach import address_of, in_our_words, obstacle
 from conovel.federation.settings import FederationFile
 from conovel.federation.signatures import sign_terms
 from conovel.federation.terms import Terms
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.replay import verify
 from conovel.rows.storage import read_json
+from conovel.spec.bodies import COORDINATOR
 
+SERVER = "server"  # what NVFlare calls the coordinator
 TOPIC = "conovel"  # an operator's questions to a run
 JOB_PREFIX = "conovel-"
 CONNECT_SECONDS = 20.0
 OUTCOME_FILE = "conovel_outcome.json"
+_START = "Start `conovel agent` there, or name the others with --sites"
 MAX_OUTCOME_BYTES = 1 << 28
 
 
@@ -51,6 +57,12 @@ class Job:
     def is_over(self) -> bool:
         """Whether it has ended. If its coordinator was killed, this stays False."""
         return self.status.startswith("FINISHED")
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in one or two words; empty if it has not."""
+        words = {"COMPLETED": "done", "ABORTED": "stopped", "CAN_NOT_SCHEDULE": "never began"}
+        return words.get(self.status.removeprefix("FINISHED:"), "failed") if self.is_over else ""
 
 
 class Session:
@@ -98,7 +110,10 @@ class Session:
         if account := self._ask(job, "outcome"):
             return account
         meta = dict(self._do(self._session.get_job_meta, job))
-        if not str(meta.get("status", "")).startswith("FINISHED"):
+        status = str(meta.get("status", ""))
+        if status == "SUBMITTED":
+            self._require_sites(job, meta.get("mandatory_clients") or ())
+        if not status.startswith("FINISHED"):
             return {}
         folder = Path(self._do(self._session.download_job_result, job))
         try:
@@ -110,6 +125,12 @@ class Session:
             return read_json(accounts[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _require_sites(self, job: str, names: Sequence[str]) -> None:
+        """Withdraw a job that has not begun, and cannot: NVFlare would try for nine minutes."""
+        if gone := sorted(set(names) - set(self.connected())):
+            self.stop(job, "a site has gone")
+            raise NoOutcomeError(f"the run could not begin: {', '.join(gone)} went away. {_START}")
 
     def _ask(self, job: str, question: str, **more: str) -> dict[str, Any]:
         """Ask the coordinator's process of a run; empty if it is not running."""
@@ -123,49 +144,59 @@ class Session:
         try:
             return call(*args)
         except Exception as error:
-            raise FederationError(f"the coordinator refused or failed: {error}") from error
+            cause = in_our_words(f"{type(error).__name__}: {error}", "it could not do that")
+            raise FederationError(f"the coordinator refused or failed: {cause}") from error
 
 
 @contextmanager
 def connect(file: FederationFile) -> Iterator[Session]:
     """Connect as the operator of a federation file."""
     require_nvflare()
-    from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
-
     if file.operator is None or file.operator_kit is None:
         raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
-    own = read_credentials(file.operator_kit)
+    kit = file.operator_kit
+    host, port = address_of(kit)
+    check_certificate(kit, file.operator)
+    # Errors that matter are raised as ours. gRPC writes to the terminal past Python.
+    logging.getLogger().addHandler(logging.NullHandler())
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
+
     try:
         with redirect_stdout(StringIO()):  # NVFlare prints its progress
-            session = new_secure_session(
-                file.operator, str(file.operator_kit), timeout=CONNECT_SECONDS
-            )
+            session = new_secure_session(file.operator, str(kit), timeout=CONNECT_SECONDS)
     except Exception as error:
+        late = f"it listens, and did not answer within {CONNECT_SECONDS:g} s"
+        raw = f"{type(error).__name__}: {error}".replace("NoConnection", "")
         raise FederationError(
-            f"no connection to the coordinator of {file.name}: {error}"
-            " (is it running, and is this kit of this federation?)"
+            f"no connection to the coordinator of {file.name} at {host}:{port}:"
+            f" {obstacle(kit) or in_our_words(raw, late)}"
         ) from error
     try:
-        yield Session(session, own)
+        yield Session(session, read_credentials(kit))
     finally:
-        session.close()
+        with suppress(Exception):  # the coordinator may be gone
+            session.close()
 
 
 def _refusal(meta: dict[str, Any]) -> str:
-    """Return NVFlare's reasons for not running a job, or else its status."""
-    details = [str(detail) for detail in meta.get("job_deploy_detail") or []]
-    refusals = [detail for detail in details if not detail.endswith(": OK")]
-    return "; ".join(refusals) or f"{meta.get('status')}: see the logs of the parties"
+    """Return why a job did not run: what its parties say, or else what its status means."""
+    details = [str(detail).partition(": ") for detail in meta.get("job_deploy_detail") or []]
+    unclear = "it could not take the job, see engine.log there"
+    refusals = [
+        f"{COORDINATOR if who == SERVER else who}: {in_our_words(raw, unclear)}"
+        for who, _, raw in details
+        if raw not in ("", "OK")
+    ]
+    failed = "a party could not start its part, see the engine.log of all"
+    return "; ".join(refusals) or in_our_words(str(meta.get("status")), failed)
 
 
 def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
     """Write a job: names of classes and the signed terms, no code."""
     called = {"server_obj_id": "conovel", "sync_task_timeout": 60}
     controller = {"path": f"{COLLAB}.controller.CollabController", "args": called}
-    executor = {
-        "path": f"{COLLAB}.executor.CollabExecutor",
-        "args": {"client_obj_id": "conovel"},
-    }
+    executor = {"path": f"{COLLAB}.executor.CollabExecutor", "args": {"client_obj_id": "conovel"}}
     app = {"path": f"{APPS}.CoordinatorApp", "args": {"terms": signed}}
     server = {
         "format_version": 2,
@@ -183,7 +214,7 @@ def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
         "resource_spec": {},
         "min_clients": len(terms.agents),
         "mandatory_clients": list(terms.agents),
-        "deploy_map": {"coordinator": ["server"], "site": list(terms.agents)},
+        "deploy_map": {"coordinator": [SERVER], "site": list(terms.agents)},
     }
     files = {
         "meta.json": meta,
@@ -213,7 +244,7 @@ def run(
     the account contradicts itself.
     """
     if missing := sorted(set(terms.agents) - set(session.connected())):
-        raise FederationError(f"not connected to the coordinator: {', '.join(missing)}")
+        raise FederationError(f"not connected to the coordinator: {', '.join(missing)}. {_START}")
     job = session.submit(terms)
     seconds = launch_seconds + terms.run_seconds + terms.call_seconds
     try:

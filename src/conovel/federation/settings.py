@@ -6,7 +6,7 @@ misspelt name would not limit anything. Paths are relative to the file that cont
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -150,6 +150,8 @@ class SiteFile:
     kind_column: str | None = None  # as in ``conovel detect``
     data_set: str = ""  # the name of its rows in the ε ledger: no row is in two data sets
     verdicts: Path | None = None  # the file of verdicts, for `conovel desk`
+    # Tables of [data] that are no files here: which, and where. They are copied for each run.
+    addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def state(self) -> Path:
@@ -199,15 +201,17 @@ def read_site(path: Path) -> SiteFile:
             bits = as_bits(None if model.bits == "float64" else model.bits)
         columns = None if data.columns is None else list(data.columns)
         reading = _reading(data)
+        rows = {"null": data.null, "test": data.test, "known": data.known}
         return SiteFile(
             path=path.resolve(),
             name=as_name(site.name),
             kit=folder / site.kit,
             results=folder / site.results,
             verdicts=folder / site.verdicts,
-            null=folder / data.null,
-            test=folder / data.test,
-            known=None if data.known is None else folder / data.known,
+            null=_path(folder, data.null),
+            test=_path(folder, data.test),
+            known=None if data.known is None else _path(folder, data.known),
+            addresses={k: str(v) for k, v in rows.items() if "://" in str(v)},
             kind_column=data.kind_column,
             columns=columns,
             id_column=data.id,
@@ -258,6 +262,15 @@ def _read(path: Path) -> dict[str, Any]:
         raise FileError(f"{path} cannot be read: {error}") from None
     tables = read_toml(content, str(path))
     return {name: table for name, table in tables.items() if table != {}}
+
+
+def _path(folder: Path, text: str) -> Path:
+    """Return where a table is; an address becomes what may be shown of it."""
+    if "://" not in text:
+        return folder / text
+    from conovel.rows.fetched import without_secrets  # noqa: PLC0415  (loads pyarrow)
+
+    return Path(without_secrets(text))
 
 
 def _reading(data: _DataTable) -> ReadingOptions:

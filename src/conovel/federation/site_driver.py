@@ -389,7 +389,7 @@ class SiteDriver:
         self._close()
 
     def _about(self, error: ConovelError) -> dict[str, Any]:
-        return {"fault": type(error).__name__, "measures": self._measures.to_plain()}
+        return {**error.named(), "measures": self._measures.to_plain()}
 
     def _close(self) -> None:
         self._alarm.cancel()

@@ -11,15 +11,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 from conovel.deciding.ways import ways_of
-from conovel.errors import FileError
+from conovel.errors import FileError, InputError
 from conovel.federation.run_records import guarantee_of, own_secret
 from conovel.federation.settings import AS_PROPOSED, SiteFile
-from conovel.federation.site_list import SiteList
+from conovel.federation.site_list import NEEDS_MEMORY, SiteList
 from conovel.federation.terms import Terms
 from conovel.protocol.agent import Agent
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.transcript import Transcript
+from conovel.rows.fetched import fetch
 from conovel.rows.known_files import KnownFile, read_samples_of_files
 from conovel.rows.pairs import read_with_known
 from conovel.rows.private_files import FOLDER_MODE, make_private_folder
@@ -60,8 +61,11 @@ class SiteFiles:
         Models, counts and decisions are those of an agent of a network in one process that has
         the seed of this site.
         """
-        file, work = self.file, self._own_work()
+        self.file, work = self._here(), self._own_work()
+        file = self.file
         if file.memory is not None or are_large(file.null, file.test):
+            if self.listing is not None:
+                raise InputError(NEEDS_MEMORY)
             make_private_folder(file.results)
             self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
             return open_files_site(
@@ -90,6 +94,18 @@ class SiteFiles:
             settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
             self.listing.facts = network_facts(*rows, self.terms.promised, settings)
         return Site(null, test, work, known_rows=known_rows)
+
+    def _here(self) -> SiteFile:
+        """Copy tables that are at an address to this machine, until the run ends."""
+        if not self.file.addresses:
+            return self.file
+        self._copies = TemporaryDirectory(prefix="conovel-")
+        copies = {}
+        for key, address in self.file.addresses.items():
+            folder = Path(self._copies.name) / key
+            folder.mkdir()
+            copies[key] = fetch(address, folder)
+        return replace(self.file, **copies, addresses={})  # type: ignore[arg-type]
 
     @property
     def _known(self) -> KnownFile | None:

@@ -42,6 +42,7 @@ from conovel.spec.bodies import Abort, Kind, Message
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.records import Digest, as_value
 
+NEEDS_MEMORY = "it reads its files in pieces, and a ledger needs the rows in memory"
 Decide: TypeAlias = Callable[[Site, Agent], SiteResult]
 # Of both directions; the run of the batch has its own counts before.
 _MESSAGES = frozenset({Kind.HISTORY, Kind.LISTING, Kind.COUNT, Kind.LISTED})
@@ -62,7 +63,7 @@ def objection_to_list(terms: Terms, file: SiteFile) -> str:
             " list and the file of its ledger under [list] in its site.toml"
         )
     if file.memory is not None or are_large(file.null, file.test):
-        return "it reads its files in pieces, and a ledger needs the rows in memory"
+        return NEEDS_MEMORY
     return ""
 
 

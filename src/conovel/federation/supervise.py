@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -23,10 +22,11 @@ from conovel.federation.audit_log import AuditLog
 from conovel.federation.kits import require_nvflare
 from conovel.federation.metrics import PartyMetrics, n_connected, serving
 from conovel.federation.processes import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
-from conovel.federation.run_records import DONE, RUNNING, RunRecords, prune
+from conovel.federation.reach import address_of, obstacle
+from conovel.federation.run_records import DONE, RUNNING, RunRecords, in_words, prune
 from conovel.federation.settings import FederationFile, MetricsAddress, SiteFile
 from conovel.rows.private_files import UMASK, make_private_folder
-from conovel.spec.exits import ERROR, NO
+from conovel.spec.exits import ERROR, NO, YES
 
 TICK_SECONDS = 0.3
 END_SECONDS = 30.0  # in which the process of a run ends after the run
@@ -74,7 +74,7 @@ class RunMonitor:
                 pids = [run["pid"] for run in ended if "pid" in run]
                 processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
                 time.sleep(self._linger)
-                return 0 if all(run["state"] == DONE for run in ended) else NO
+                return YES if all(run["state"] == DONE for run in ended) else NO
             if once and len(self._seen) == begun and time.monotonic() > deadline:
                 self._print_line(f"no run began within {wait_seconds:g} s")
                 return NO
@@ -100,7 +100,7 @@ class RunMonitor:
                 continue
             if state == DONE and "results" in run:
                 self._on_done(Path(run["results"]))
-            self._print_line(f"run {run['run_id'][:8]} {state}: {run['message']}")
+            self._print_line(f"run {run['run_id'][:8]} {in_words(run)}")
             ended.append(run)
         if ended:
             try:
@@ -121,7 +121,8 @@ def serve_site(
     """Run a site until it is stopped, as :func:`_serve` does; return the exit code."""
     require_nvflare()
     expires = _check_kit(file.kit, print_line, file.name)
-    where, joined = _address(file.kit), file.state / JOINED_FILE
+    host, port = address_of(file.kit)
+    where, joined = f"{host}:{port}", file.state / JOINED_FILE
     folders = {"state": file.state, "results": file.results, "kit": file.kit}
     page = PartyMetrics("site", file.state, folders, file.audit_log, expires)
 
@@ -130,10 +131,14 @@ def serve_site(
         return processes.start_site(file.kit, file.name, file.path, file.state)
 
     up = f"{file.name} is connected to {where} and waits for runs"
-    not_up = (
-        f"{file.name} was not accepted by the coordinator at {where} within {join_seconds:g} s: is"
-        f" it running there, and is this kit of its federation? (see {file.state / LOG_FILE})"
-    )
+
+    def not_up() -> str:
+        other = f"it answers, but not to {file.name}: is {file.kit} the kit that was made for it?"
+        return (
+            f"{file.name} was not accepted by the coordinator at {where} within"
+            f" {join_seconds:g} s: {obstacle(file.kit) or other} (see {file.state / LOG_FILE})"
+        )
+
     comes_up = partial(_comes_up, joined.exists, join_seconds, up, not_up)
     return _serve(file, page, print_line, start, comes_up, **options)
 
@@ -156,7 +161,9 @@ def serve_coordinator(
     up = f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
     log = file.state / LOG_FILE
     not_up = f"the coordinator did not come up within {join_seconds:g} s (see {log})"
-    comes_up = partial(_comes_up, lambda: all(map(_listens, ports)), join_seconds, up, not_up)
+    comes_up = partial(
+        _comes_up, lambda: all(map(_listens, ports)), join_seconds, up, lambda: not_up
+    )
     return _serve(file, page, print_line, start, comes_up, linger=LINGER_SECONDS, **options)
 
 
@@ -178,11 +185,7 @@ def _serve(
     results = file.results if isinstance(file, SiteFile) else None
     on_end = partial(prune, state, kit, file.keep_runs, results)
     follow = page.totals.follow
-    with (
-        _only_supervisor(state, kit),
-        serving(metrics, page),
-        _until_stopped(print_line) as code,
-    ):
+    with _only_supervisor(state, kit), serving(metrics, page), _until_stopped(print_line) as code:
         process = start()
         monitor = RunMonitor(process, state, print_line, on_done, linger, page.log, on_end, follow)
         with _stopped_at_end(monitor):
@@ -195,13 +198,13 @@ def _comes_up(
     is_up: Callable[[], object],
     seconds: float,
     up: str,
-    not_up: str,
+    not_up: Callable[[], str],
     process: subprocess.Popen[bytes],
 ) -> str:
     """Wait until a party is up, and return what is printed then."""
     processes.wait_for(lambda: is_up() or process.poll() is not None, seconds)
     if not is_up() or process.poll() is not None:
-        raise FederationError(not_up)
+        raise FederationError(not_up())
     return up
 
 
@@ -241,8 +244,6 @@ def _stopped_at_end(monitor: RunMonitor) -> Iterator[None]:
 @contextmanager
 def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
     """Let no second supervisor serve the party; end processes that a killed one left behind."""
-    if not Path("/proc/self/stat").exists():
-        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
     make_private_folder(state)
     before = os.umask(UMASK)  # NVFlare's processes write where we cannot choose
     try:
@@ -279,7 +280,7 @@ def _until_stopped(print_line: Callable[[str], None]) -> Iterator[list[int]]:
         yield code
     except Stopped:
         print_line("stopped")
-        code.append(0)
+        code.append(YES)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -295,19 +296,15 @@ def _supervisor(state: Path) -> int | None:
 
 
 def _lock(file: IO[str]) -> bool:
+    if not Path("/proc/self/stat").exists():
+        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
+    import fcntl  # noqa: PLC0415
+
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
-
-
-def _address(kit: Path) -> str:
-    try:
-        config = json.loads((kit / "startup" / "fed_client.json").read_text())
-        return str(config["servers"][0]["service"]["target"])
-    except (OSError, ValueError, LookupError) as error:
-        raise FederationError(f"{kit} is not the kit of a site: {error}") from None
 
 
 def _ports(kit: Path) -> tuple[int, int]:

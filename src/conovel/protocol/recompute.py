@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from conovel.deciding.asking import Count
 from conovel.deciding.ways import guarantee, network_over_time
-from conovel.errors import ConovelError, InputError
+from conovel.errors import ConovelError, CountRisingError, InputError
 from conovel.learning.base import State
 from conovel.protocol.listing import ListingAgent, ListingCoordinator
 from conovel.protocol.messages import encode
@@ -368,7 +368,7 @@ def _replay_list_agent(ledger: Mapping[str, Any], name: str) -> None:
     for number, one in enumerate(rounds, 1):
         _receive(machine, COORDINATOR, Listing(one["k"]), number)
     if any(after > before for before, after in pairwise(count for _, count in machine.rounds)):
-        raise ConovelError("a count rises while k falls")
+        raise CountRisingError("a count rises while k falls", name)
     if "n_listed_in_all" in ledger:
         _receive(machine, COORDINATOR, Listed(ledger["n_listed_in_all"]), len(rounds))
 

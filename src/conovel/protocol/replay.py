@@ -232,7 +232,7 @@ class _Finished:
         run, transcript = self.run, self.transcript
         lost = {"left_out": outcome.left_out, "dropped": outcome.dropped}
         floors = {name: own.get("floor", 0) for name, own in (self.decisions or {}).items()}
-        expected: dict[str, Any] = {"state": "done", "fault": "", "culprit": ""}
+        expected: dict[str, Any] = {"state": "done", "fault": "", "code": "", "culprit": ""}
         expected["guarantee"] = str(guarantee(self.spec, **lost, uncovered=transcript.uncovered))
         expected["outcome"] = run["transcript"]["outcome"]
         if "groups" in run:

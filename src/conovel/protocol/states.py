@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from conovel.deciding.ways import DECIDING, LEARNING
 from conovel.errors import (
+    CODES,
     ConovelError,
     DuplicateMessageError,
     ForgedSenderError,
@@ -264,5 +265,6 @@ def as_text(text: str, limit: int) -> str:
 def _as_error(sender: str, abort: Abort) -> RunAbortedError:
     if abort.fault == RunAbortedError.__name__:  # passed on: the reason already says by whom
         return RunAbortedError(abort.reason, abort.culprit)
-    reason = f"{sender} broke the run off: {abort.reason} ({abort.fault})"
+    fault = ", ".join(filter(None, (abort.fault, CODES.get(abort.fault))))
+    reason = f"{sender} broke the run off: {abort.reason} ({fault})"
     return RunAbortedError(reason, abort.culprit)

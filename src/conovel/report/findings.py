@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conovel.report.picture import shortened
-from conovel.report.plots import (
-    BOTTOM,
-    TOP,
-    Dot,
-    Key,
-    Mark,
-    Plot,
-    ticks,
-    trace,
-    x_scale,
-    y_scale,
-)
+from conovel.report.plots import BOTTOM, TOP, Dot, Key, Mark, Plot, ticks, trace, x_scale, y_scale
 from conovel.report.view import Checked, Section, Story, Table
 from conovel.spec.findings import (
     KINDS,

@@ -6,11 +6,11 @@ The page holds the numbers of all lists. Its script only shows those of the list
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Lists:
     up_to: Sequence[int] = ()
     cell: Sequence[int] = ()
     n_listed: int = 0  # rows of the page's table of the most novel rows, where they are these
+    beside: Sequence[Lists] = field(default=(), repr=False)  # lists that have the same axes
 
     @property
     def title(self) -> str:
@@ -102,14 +103,20 @@ class Lists:
         plot = self.plot
         numbers = {name: list(getattr(self, name)) for name in _NUMBERS}
         box = [plot.left, plot.right, plot.top, plot.bottom]
-        return in_html({**numbers, "box": box, "listed": self.n_listed, "sure": self.sure})
+        most = {"most": self._most, "listed": self.n_listed}
+        return in_html({**numbers, **most, "box": box, "sure": self.sure})
+
+    @property
+    def _most(self) -> int:
+        return max(one.rows[-1] for one in (self, *self.beside))
 
     @cached_property
     def plot(self) -> Plot:
         """The curves, and a mark at the list that is chosen."""
-        i, most = self.start, self.rows[-1]
-        x, y = x_scale(0, most), y_scale(0, 1.05 * max(self.expected[-1], 1))
-        end = min(most, y.high)
+        i, drawn = self.start, (self, *self.beside)
+        highest = max(one.expected[-1] for one in drawn)
+        x, y = x_scale(0, self._most), y_scale(0, 1.05 * max(highest, 1))
+        end = min(self.rows[-1], y.high)
         curves = [
             trace([(x(0), y(0)), (x(end), y(end))], "line thin"),
             trace(_stairs(x, y, self.rows, self.expected), "line bound"),
@@ -169,7 +176,7 @@ def read_lists(part: Checked, whose: str = "", n_listed: int = 0) -> Lists:
         part.refuse("confidence", "is not a probability between 0 and 1")
     by_cell = "cell" in part
     names = [*_NUMBERS[:4], *(["cell"] if by_cell else ["rank", "up_to"])]
-    numbers = {name: part.integers(name) for name in names}
+    numbers: dict[str, Any] = {name: part.integers(name) for name in names}
     rows = numbers["rows"]
     if not 1 <= len(rows) <= _MOST_LISTS:
         part.refuse("rows", f"is not 1 to {_MOST_LISTS} numbers")
@@ -239,7 +246,8 @@ def network_lists(run: Checked, transcript: Transcript) -> tuple[list[Section], 
         words = [words[0].replace("here", "over all sites", 1)]
     if len(own) > _MOST_AGENTS:
         words.append(f"{len(own) - _MOST_AGENTS:,} further sites are not drawn.")
-    lists += own[:_MOST_AGENTS]
+    shown = own[:_MOST_AGENTS]
+    lists += [replace(one, beside=shown) for one in shown]
     if lists and transcript.settings.liars and lists[0].cell:
         words.append("Over all sites the numbers are about the rows of sites that do not lie.")
     return (choice_section(lists, *words), []) if lists else ([], words[:1])

@@ -20,6 +20,7 @@ from conovel.report.repeats import repeated_detection_story, repeated_network_st
 from conovel.report.run_pictures import network_content, of_files
 from conovel.report.sections import (
     NOT_CLAIMED,
+    RESOLUTION,
     made_section,
     row_sections,
     selection_section,
@@ -205,7 +206,12 @@ def with_ledger(story: Story, run: Checked) -> Story:
     )
     facts = [*story.facts, ("rows on the list of all batches", f"{n_listed:,}")]
     section = Section("The list so far", [_WORDS], tables=_tables(ledger))
-    return replace(story, lead=lead, facts=facts, sections=[section, *story.sections])
+    return replace(story, lead=lead, facts=facts, sections=[section, *_without_resolution(story)])
+
+
+def _without_resolution(story: Story) -> list[Section]:
+    """Leave out how few rows of a batch by itself could be flagged: the list decides."""
+    return [section for section in story.sections if section.title != RESOLUTION]
 
 
 def _network(story: Story, ledger: Checked) -> Story:
@@ -230,16 +236,27 @@ def _network(story: Story, ledger: Checked) -> Story:
         ledger.text("guarantee"),
         "The rest of this page is about the run of this batch, at half the level.",
     ]
-    tables, facts = [table], story.facts
-    if "n_listed_in_all" in ledger:
-        n_listed = ledger.integer("n_listed_in_all")
-        facts = [*facts, ("rows on the list of all batches and sites", f"{n_listed:,}")]
+    tables, n_listed = [table], sum(site.integer("n_listed") for site in by_name.values())
+    promised = percent(_level(ledger))
+    facts = [
+        ("false alarms on the list, at most on average", promised),
+        ("rows on the list of all batches", f"{n_listed:,}"),
+        *story.facts[1:],
+    ]
+    if len(by_name) == 1 and "n_listed_in_all" in ledger:
+        facts.insert(2, ("on the lists of all sites", f"{ledger.integer('n_listed_in_all'):,}"))
+    lead = (
+        f"On average at most {promised} of the rows on the list of all batches are false alarms."
+        f" In the run of this batch, {story.headline}."
+    )
     for site in by_name.values():
         if len(by_name) == 1:  # a site's own page: which rows they are
             words.insert(1, _WORDS)
             tables += _tables(site)
     section = Section("The list so far", words, tables=tables)
-    return replace(story, facts=facts, sections=[section, *story.sections])
+    headline = f"{counted(n_listed, 'row')} on the list of all batches"
+    sections = [section, *_without_resolution(story)]
+    return replace(story, headline=headline, lead=lead, facts=facts, sections=sections)
 
 
 def _tables(ledger: Checked) -> list[Table]:

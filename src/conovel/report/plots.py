@@ -180,10 +180,14 @@ _FEW = 130  # up to so many p-values are drawn as single dots
 _SHARES = (0.01, 0.1, 0.4)
 
 
-def step_up_plot(curve: Curve, title: str) -> Plot:
-    """Draw the sorted p-values and the line that they are compared with."""
-    last = curve.k[-1]
-    x, y = x_scale(0, last), y_scale(0, _p_value_height(curve))
+def step_up_plot(curve: Curve, title: str, beside: Sequence[Curve] = ()) -> Plot:
+    """Draw the sorted p-values and the line that they are compared with.
+
+    It has the axes of the curves that stand beside it.
+    """
+    last, drawn = curve.k[-1], (curve, *beside)
+    x = x_scale(0, max(one.k[-1] for one in drawn))
+    y = y_scale(0, max(map(_p_value_height, drawn)))
     seen = [(k, p) for k, p in zip(curve.k, curve.p_value, strict=True) if p <= y.high]
     marks: list[Mark] = []
     if curve.whole:
@@ -269,24 +273,28 @@ def p_value_plot(histogram: Histogram, title: str) -> Plot:
     )
 
 
-def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> Plot:
+def score_plot(
+    scores: Histogram,
+    lowest_flagged: float | None,
+    title: str,
+    beside: Sequence[Histogram] = (),
+    common: bool = False,
+) -> Plot:
     """Draw test scores upwards and known normals downwards, as shares of their samples.
 
     Heights are square roots, because novel rows are few and spread out: beside the many normal
-    rows they would be invisible.
+    rows they would be invisible. The plots that stand beside it have the same heights and, if all
+    scores have a `common` scale, the same scores.
     """
     edges = scores.edges
     m, n_normals = sum(scores.tests), sum(scores.calibration)
-    tests, rejected, normals = (
-        _densities(counts, total, edges)
-        for counts, total in (
-            (scores.tests, m),
-            (scores.rejected, m),
-            (scores.calibration, n_normals),
-        )
-    )
-    top = max([*tests, *normals, 1e-9])
-    x, root = x_scale(edges[0], edges[-1]), y_scale(-1.04 * top**0.5, 1.04 * top**0.5)
+    ranged = [scores, *(beside if common else ())]
+    low, high = min(one.edges[0] for one in ranged), max(one.edges[-1] for one in ranged)
+    span = high - low if common else None
+    tests, rejected, normals = _densities(scores, span)
+    drawn = [values for one in (scores, *beside) for values in _densities(one, span)]
+    top = max(*map(max, drawn), 1e-9)
+    x, root = x_scale(low, high), y_scale(-1.04 * top**0.5, 1.04 * top**0.5)
 
     def y(share: float) -> float:
         return root(math.copysign(abs(share) ** 0.5, share))
@@ -316,7 +324,7 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
         ),
         x_label="score (higher is more novel)",
         y_label="share of rows, root scale",
-        x_ticks=ticks(x, 4),
+        x_ticks=ticks(x),
         y_ticks=_mirrored(y, top),
         marks=marks,
         keys=[
@@ -373,11 +381,21 @@ def _mirrored(y: Callable[[float], float], top: float) -> list[Tick]:
     return marked
 
 
-def _densities(counts: Sequence[int], total: int, edges: Sequence[float]) -> list[float]:
-    """Return shares by width of the bin, so that areas can be compared."""
-    even = (edges[-1] - edges[0]) / len(counts)
-    widths = [b - a for a, b in pairwise(edges)]
-    return [c / max(total, 1) * even / w for c, w in zip(counts, widths, strict=True)]
+def _densities(scores: Histogram, span: float | None = None) -> list[list[float]]:
+    """Return shares of tests, flagged rows and normals by width, so that areas can be compared."""
+    edges = scores.edges
+    even = ((edges[-1] - edges[0]) if span is None else span) / len(scores.tests)
+    return [
+        [
+            c / max(sum(total), 1) * even / (b - a)
+            for c, (a, b) in zip(counts, pairwise(edges), strict=True)
+        ]
+        for counts, total in (
+            (scores.tests, scores.tests),
+            (scores.rejected, scores.tests),
+            (scores.calibration, scores.calibration),
+        )
+    ]
 
 
 def _column(start: float, stop: float, y_from: float, y_to: float, look: str) -> list[Mark]:

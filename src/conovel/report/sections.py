@@ -16,6 +16,7 @@ MOST_PANELS = 6  # plots of the same kind
 _MOST_FILES = 200  # that are listed
 _VERSIONS = "conovel", "python", "numpy", "scikit-learn"
 
+RESOLUTION = "Resolution left"
 NOT_CLAIMED = (
     "The bound is on the average over many runs like this one, not on this very run, and says"
     " nothing about novelties that were missed."
@@ -128,11 +129,11 @@ def _decision(drawn: Picture) -> Section:
             " flagged when it lies in the lowest flagged cell or above, and at or above the floor"
             " of its site. The p-values below are for information: they do not decide."
         )
-    several = len(drawn.step_up) > 1
-    curves = [
-        step_up_plot(c, f"Step-up of {shortened(c.sites[0], 30)}" if several else "The step-up")
-        for c in drawn.step_up[:MOST_PANELS]
+    several, shown = len(drawn.step_up) > 1, drawn.step_up[:MOST_PANELS]
+    titles = [
+        f"Step-up of {shortened(c.sites[0], 30)}" if several else "The step-up" for c in shown
     ]
+    curves = [step_up_plot(c, title, shown) for c, title in zip(shown, titles, strict=True)]
     return Section(
         "How it was decided",
         words + _not_drawn(len(drawn.step_up)),
@@ -141,14 +142,15 @@ def _decision(drawn: Picture) -> Section:
 
 
 def _scores(drawn: Picture) -> list[Section]:
-    plots = [
-        score_plot(
-            site.scores,
-            site.lowest_rejected_score,
-            f"Scores at {shortened(name, 30)}" if name else "Scores",
-        )
+    shown = [
+        (f"Scores at {shortened(name, 30)}" if name else "Scores", site, site.scores)
         for name, site in drawn.sites.items()
         if site.scores is not None
+    ]
+    beside, common = [scores for *_, scores in shown[:MOST_PANELS]], not drawn.step_up
+    plots = [
+        score_plot(scores, site.lowest_rejected_score, title, beside, common)
+        for title, site, scores in shown
     ]
     if not plots:
         return []

@@ -304,17 +304,14 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     except OSError as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     with file:
-        if os.name == "posix":
+        try:
             import fcntl  # noqa: PLC0415
 
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FileError(f"{path} is in use by another process") from None
-        else:  # pragma: no cover
-            import msvcrt  # noqa: PLC0415
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            raise FileError(f"{path} cannot be locked: this system has no POSIX locks") from None
+        except BlockingIOError:
+            raise FileError(f"{path} is in use by another process") from None
         yield
 
 

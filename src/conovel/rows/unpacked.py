@@ -29,6 +29,7 @@ import pyarrow.parquet as pa_parquet
 
 from conovel.errors import FileError, InputError, MissingExtraError
 from conovel.rows.dialects import Dialect, squeezed, without_compression
+from conovel.spec.exits import NO
 
 BUDGET = 10**9  # bytes of one file
 TIMES = 20  # how many times its own size a file may take beyond that
@@ -219,7 +220,7 @@ def _column(letters: bytes) -> int:
 
 SHEET_BYTES = 4 << 30  # memory that reading one sheet may take
 
-# Exit code 3 means that the library has said what is wrong with the file.
+# Its exit code is NO if the library has said what is wrong with the file.
 _READ = """
 import sys
 import fastexcel, pyarrow as pa
@@ -234,7 +235,7 @@ try:
     table = pa.table(book.load_sheet(0, schema_sample_rows=None).to_arrow())
 except fastexcel.FastExcelError as error:
     sys.stderr.write(str(error))
-    sys.exit(3)
+    sys.exit(int(sys.argv[3]))
 with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
     stream.write_table(table)
 """
@@ -245,9 +246,9 @@ def read_sheet(path: Path, most: int = SHEET_BYTES) -> pa.Table:
     if find_spec("fastexcel") is None:
         raise MissingExtraError("fastexcel", "excel")
     # -P: no module is taken from the current folder, where files of others may be.
-    command = [sys.executable, "-P", "-c", _READ, str(path.absolute()), str(most)]
+    command = [sys.executable, "-P", "-c", _READ, str(path.absolute()), str(most), str(NO)]
     ended = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
-    if ended.returncode == 3:
+    if ended.returncode == NO:
         lines = ended.stderr.decode(errors="replace").splitlines() or [""]
         raise FileError(f"{path} cannot be read: {lines[0]}")
     if ended.returncode:

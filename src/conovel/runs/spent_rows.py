@@ -8,6 +8,7 @@ and there are five now, three of them are fresh. Which three does not matter, as
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -118,7 +119,14 @@ def spent_mask(digests: Digests, spent: Copies) -> NDArray[np.bool_]:
             " of the others are spent. Give all known normals of the earlier batches, which train,"
             " and append fresh ones"
         )
-    return first_copies(digests, spent)
+    marked = first_copies(digests, spent)
+    again = int((spent.copies_of(digests[~marked]) > 0).sum())
+    if again > _most_by_nature(spent.copies, digests.size - int(marked.sum())):
+        raise SpentRowsError(
+            f"{again:,} of the known normals that are not spent are equal to spent ones, which is"
+            " more than by chance: rows were appended twice. Give every row once"
+        )
+    return marked
 
 
 def same_rows(digests: Digests, tested: Copies) -> NDArray[np.bool_]:
@@ -128,13 +136,17 @@ def same_rows(digests: Digests, tested: Copies) -> NDArray[np.bool_]:
     to choose by it would choose rows by content. As of
     :func:`conovel.rows.tables.count_shared_rows`.
     """
-    mask = first_copies(digests, tested)
-    own = Copies.of(digests)
-    n_rows, n_repeated = digests.size, int(own.copies[own.copies > 1].sum())
-    if n_repeated:
-        n_tested = int(tested.copies.sum())
-        by_nature = (n_repeated + 1) / n_rows * n_tested
-        spread = (2 * by_nature * (1 + n_tested / n_rows)) ** 0.5
-        if mask.sum() <= by_nature + 3 * spread:
-            return np.zeros_like(mask)
+    mask, own = first_copies(digests, tested), Copies.of(digests)
+    if own.repeats and mask.sum() <= _most_by_nature(own.copies, int(tested.copies.sum())):
+        return np.zeros_like(mask)
     return mask
+
+
+def _most_by_nature(copies: NDArray[np.int64], n_others: int) -> float:
+    """Return how many of other rows are equal to rows of a sample by nature, at most.
+
+    The copies of the rows in the sample say how often rows repeat. Three standard deviations.
+    """
+    n_rows, n_repeated = max(int(copies.sum()), 1), int(copies[copies > 1].sum())
+    by_nature = (n_repeated + 1) / n_rows * n_others
+    return by_nature + 3 * math.sqrt(2 * by_nature * (1 + n_others / n_rows))

@@ -19,25 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binom
 from sklearn import config_context
-from sklearn.ensemble import (
-    IsolationForest,
-)
+from sklearn.ensemble import IsolationForest
 from threadpoolctl import ThreadpoolController
 
 from conovel.scorers.all_rows import AllRows, fit_apart
-from conovel.scorers.base import (
-    FittedScorer,
-    Matrix,
-    Scorer,
-    Selection,
-    TrainingSet,
-)
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, Selection, TrainingSet
 from conovel.scorers.binned_forest import RandomisedTrees
-from conovel.scorers.blend import (
-    Blend,
-    Discriminant,
-    MahalanobisDistance,
-)
+from conovel.scorers.blend import Blend, Discriminant, MahalanobisDistance
 from conovel.scorers.cross_fit import ShrunkenLogistic
 from conovel.scorers.estimators import OneClass
 from conovel.scorers.likeness import Likeness

@@ -1,3 +1,3 @@
 """The version of this software: in messages, results and file headers."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -17,8 +17,7 @@ from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level, as_whole
 from conovel.stats.ranks import as_array
 
-# Cells of the common scale. More cells reveal more; docs/decisions/evidence/common-scale.md has
-# power against cells.
+# Cells of the common scale. More cells reveal more: docs/decisions/evidence/common-scale.md
 N_CELLS = 128
 # The room of a group: the share of ℓ + 1 that may lie above a floor.
 ROOMS = tuple(Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10))

@@ -37,6 +37,8 @@ def test_a_few_percent_of_novelties_are_seen_and_counted(share):
         lambda rng: rng.normal(size=(1500, 8)) / rng.random(size=(1500, 1)),
         lambda rng: np.ones((1500, 8)),
         lambda rng: rng.standard_t(5, size=(1500, 1)),
+        lambda rng: np.exp(rng.normal(4, 0.5, size=(1500, 2))),
+        lambda rng: np.c_[rng.gamma(4, size=1500), rng.normal(size=1500)],
         lambda rng: rng.normal(size=(100, 2)) * np.r_[np.ones(95), np.full(5, 9)][:, None],
     ],
 )

@@ -6,7 +6,7 @@
     const slider = part.querySelector("input[type=range]");
     const statement = part.querySelector(".statement"), which = part.querySelector(".which");
     const mark = part.querySelector(".chosen"), [left, right, top, bottom] = data.box;
-    const most = data.rows[data.rows.length - 1], text = n => n.toLocaleString("en");
+    const text = n => n.toLocaleString("en");
     const rows = i => {
       const k = data.rows[i], flagged = data.flagged[i];
       let words;
@@ -23,7 +23,7 @@
       statement.textContent = said;
       which.textContent = rows(i);
       slider.setAttribute("aria-valuetext", said);
-      const x = left + (right - left) * k / most;
+      const x = left + (right - left) * k / data.most;
       mark.setAttribute("points", `${x},${top} ${x},${bottom}`);
     };
     slider.addEventListener("input", show);

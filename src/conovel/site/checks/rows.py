@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2, kstest
+from scipy.stats import binom, chi2, kstest, skew
 
 from conovel.rows.stored import RowSource
 from conovel.rows.tables import LARGEST, count_shared_rows
@@ -329,6 +329,7 @@ _NEAR = 0.9  # the rows nearest to the centre, from which its shape is estimated
 _ROUNDS = 4
 _BULK = 0.95  # of a Gaussian sample: its distances must fit
 _FITS = 0.05  # the p-value from which on they do
+_LEANS = 5  # standard errors of the skewness of a column that is no Gaussian one
 _TAIL = 0.99  # of a Gaussian sample; strange rows are further away
 _LONGER = 1.5  # so many times as many rows in the tail as a Gaussian sample has are no reason
 _BY_CHANCE = 1e-4  # the p-value of more rows than that
@@ -359,7 +360,9 @@ def strange_finding(null: Matrix, n_null: int) -> Finding | None:
     ):
         return None
     squares = scale * squares
-    if not normality(rows[squares <= chi2.ppf(_TAIL, width)]).is_plausible:
+    near = rows[squares <= chi2.ppf(_TAIL, width)]
+    leans = np.abs(skew(near)).max() > _LEANS * np.sqrt(6 / n)  # of few columns all may seem so
+    if leans or not normality(near).is_plausible:
         return None
     bulk = squares[squares <= chi2.ppf(_BULK, width)]
     if kstest(bulk, lambda x: chi2.cdf(x, width) / _BULK).pvalue < _FITS:
@@ -376,8 +379,7 @@ def strange_finding(null: Matrix, n_null: int) -> Finding | None:
 
 def _varies(column: Matrix) -> bool:
     """Tell whether no value of a column is frequent: categories and filled gaps have no tail."""
-    most = np.unique(column, return_counts=True)[1].max(initial=1)
-    return bool(most <= _FREQUENT * column.size)
+    return bool(np.unique(column, return_counts=True)[1].max(initial=1) <= _FREQUENT * column.size)
 
 
 def _squares(rows: Matrix) -> Matrix:
