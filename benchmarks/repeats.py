@@ -24,7 +24,7 @@ from benchmarks._real_sets import Site, draw, files
 from benchmarks.choices import drawn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.spec.run_spec import repeat_seeds
-from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.repeats import COUNTED, PLAIN, Averaging, averaging_alone
 from conovel.stats.stepup import step_up
@@ -59,7 +59,8 @@ def from_ranks(ranked: Ranked) -> Run:
         blocks = held[seed]
         decided = step_up(blocks, level)
         if not by_limit:
-            return rejection_evidence(np.concatenate(decided.rejected), level)
+            mask, k = np.concatenate(decided.rejected), decided.n_rejected
+            return Evidence((Fraction(0), mask.size / (level * max(k, 1))), mask.astype(np.int64))
         values = [Fraction(0)] + [
             Fraction(size + 1, max(limit, 1))
             for (_, size), limit in zip(blocks, decided.limits, strict=True)

@@ -1,11 +1,12 @@
 """The mix of rows changes between known normals and tests: FDR and power with and without strata.
 
-Usage: python -m benchmarks strata [--trials N] [--agents 1 3 9]
+Usage: python -m benchmarks strata [--trials N] [--agents 1 3 9] [--kept]
 
 Three strata with means and spreads of their own. Their shares are 70, 20 and 10 % of the known
 normals, and 70, 20 and 10 % or 20, 30 and 50 % of the tests, of which one in ten is novel. One
 agent is one site with `AdaDetect`; several are a network in the regime `together`. The same rows
-are tested plainly and with strata.
+are tested plainly and with strata. With --kept a kept detector tests four batches of one site, the
+first by itself and all of them with a ledger.
 """
 
 from __future__ import annotations
@@ -76,6 +77,34 @@ def judge(seed: int, n_agents: int, shares: Sequence[float], strata: str | None)
     return [1 - found / flagged.sum() if flagged.any() else 0.0, found / is_novel.sum()]
 
 
+def judge_kept(seed: int, strata: str | None, scorer: str = "logistic") -> list[float]:
+    """Return the rates of a kept detector's first batch, and of its list after four batches."""
+    rng, (n_null, n_test) = np.random.default_rng(seed), SIZES[1]
+    null, unlabelled = draw(rng, n_null, NORMAL)[0], draw(rng, n_test, CHANGED, SHARE_NOVEL)[0]
+    detector = cn.AdaDetect(scorer, LEVEL, strata=strata, random_state=seed)
+    kept, ledger = detector.keep(null, unlabelled), cn.Ledger(LEVEL)
+    batches = [draw(rng, n_test, CHANGED, SHARE_NOVEL) for _ in range(4)]
+    alone = kept.detect(batches[0][0], check=False).rejected
+    for rows, _ in batches:
+        kept.detect(rows, check=False, ledger=ledger)
+    listed = np.concatenate(ledger.decisions())
+    found = []
+    for flagged, is_novel in (
+        (alone, batches[0][1]),
+        (listed, np.concatenate([novel for _, novel in batches])),
+    ):
+        hits = float((flagged & is_novel).sum())
+        found += [1 - hits / flagged.sum() if flagged.any() else 0.0, hits / is_novel.sum()]
+    return found
+
+
+def print_kept(n_trials: int) -> None:
+    """Print the rates of kept detectors, plainly and with strata."""
+    for way, strata in (("plain", None), ("strata", "0")):
+        trials = np.array([judge_kept(s, strata) for s in range(n_trials)])
+        print(f"{way:<10} {'  '.join(map(spelled, trials.T))}", flush=True)
+
+
 def spelled(values: NDArray[np.float64]) -> str:
     """Write a mean with its standard error."""
     return f"{values.mean():.3f} ± {values.std(ddof=1) / math.sqrt(values.size):.3f}"
@@ -86,8 +115,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks strata")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--agents", type=int, nargs="*", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--kept", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore", cn.errors.ConovelWarning)
+    if given.kept:
+        print(f"{'':<10} {'FDR':<16} {'power':<16} {'FDR of the list':<16} power of the list")
+        return print_kept(given.trials)
     print(f"{'agents':>6} {'shares of tests':<16} {'detection':<10} {'FDR':<16} power")
     for n_agents in given.agents:
         for name, shares in (("as normals", NORMAL), ("changed", CHANGED)):

@@ -93,7 +93,15 @@ def detectors() -> list[bytes]:
     ]
     one_class = cn.AdaDetect("isolation-forest", 0.2, random_state=0)
     samples = _rows(0, 120), None, _rows(1, 9, 9)
-    return [*made, one_class.keep(*samples, explain=True, confidence=0.9).to_bytes()]
+    made.append(one_class.keep(*samples, explain=True, confidence=0.9).to_bytes())
+    return [*made, _kept_with_strata().to_bytes()]
+
+
+def _kept_with_strata() -> Any:
+    import conovel as cn  # noqa: PLC0415
+
+    rows = [np.column_stack([_rows(i, n), np.arange(n) % 2]) for i, n in ((0, 160), (1, 60))]
+    return cn.AdaDetect("logistic", 0.2, strata=str(rows[0].shape[1] - 1)).keep(*rows)
 
 
 @cache
@@ -116,6 +124,10 @@ def ledgers() -> list[Any]:
         batch["network"] = [100, len(batch["rows"]) + 5]
     network.pop("checksum")
     network["checksum"] = _checksum(network)
+    with_strata = cn.Ledger(0.2)
+    rows = np.column_stack([_rows(2, 40, 9), np.arange(40) % 2])
+    _kept_with_strata().detect(rows, ledger=with_strata)
+    made.append(ledger_as_plain(with_strata))
     return [*json.loads(json.dumps(made)), network]
 
 

@@ -81,7 +81,7 @@ def test_a_detector_of_very_many_parts_is_refused_before_any_is_built(monkeypatc
         "arrays": [["f8", [1]], *[["f8", [0, 2]]] * 2],
     }
     data = mutation.as_json(header)
-    content = kept_file._START.pack(kept_file.MAGIC, kept_file.VERSION, len(data)) + data
+    content = kept_file._START.pack(kept_file.MAGIC, 2, len(data)) + data
     content += bytes(8)
     sealed = content + kept_file.hashlib.sha256(content).digest()
     monkeypatch.setattr(kept_file, "_part", lambda *_: pytest.fail("built"))

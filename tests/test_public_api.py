@@ -147,7 +147,7 @@ GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
 KeptDetector(level, scorer, imitated, schema, columns, kinds, n_features, n_train,
     n_unlabelled, unlabelled, calibration_scores, model, normals, software, n_known=0,
-    novelties=None, confidence=None)
+    novelties=None, confidence=None, strata=None)
 KeptDetector.conditional
 KeptDetector.detect(X_test, *, ids=None, level=None, on_stage=None, ledger=None, name=None,
     check=True)
@@ -165,13 +165,15 @@ KeptDetector.save(path)
 KeptDetector.score(X)
 KeptDetector.to_bytes()
 Ledger(level=0.1, final=False, n_batches=30)
-Ledger.add(ranks, n_calibration, facts, ids=None, name=None)
+Ledger.add(ranks, n_calibration, facts, ids=None, name=None, evidence=None)
 Ledger.add_of_network(rejected, network, facts, ids=None, name=None)
 Ledger.certificate(ledger, confidence=0.95)
 Ledger.count(k)
 Ledger.decisions()
+Ledger.guarantee
 Ledger.history
 Ledger.in_network
+Ledger.is_full
 Ledger.listed()
 Ledger.load(path)
 Ledger.n_listed
@@ -181,7 +183,8 @@ Ledger.reaches(k, entry)
 Ledger.require(facts)
 Ledger.save(path)
 Ledger.update_since(before)
-LedgerUpdate(number, name, rejected, n_listed, n_tests, joined, left, needs, guarantee)
+LedgerUpdate(number, name, rejected, n_listed, n_tests, joined, left, needs, guarantee,
+    is_full=False)
 LedgerUpdate.summary()
 LevelError(InputError) is raised
 LocalProtocolError(ProtocolError) is raised
@@ -249,6 +252,7 @@ Schema.features
 Schema.from_dict(plain)
 Schema.from_toml(text)
 Schema.names
+Schema.require_apart(name)
 Schema.require_small()
 Schema.source
 Schema.to_dict()

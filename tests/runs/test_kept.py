@@ -233,7 +233,7 @@ SMALL = small_file()
         (b"", "begin like a detector"),
         (b"\x80\x04csystem\n", "begin like a detector"),
         (SMALL[:40], "ends too early"),
-        (SMALL[:8] + b"\x03\x00" + SMALL[10:], "version is 3, and this release reads 1 to 2"),
+        (SMALL[:8] + b"\x04\x00" + SMALL[10:], "version is 4, and this release reads 1 to 3"),
         (SMALL[:-40] + SMALL[-39:], "checksum is wrong"),
         (reseal(SMALL[:10] + b"\xff" * 4 + SMALL[14:]), "header is longer than the file"),
         (reseal(SMALL[:14] + b"\xff" + SMALL[15:]), "header is not JSON"),

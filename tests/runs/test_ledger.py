@@ -174,7 +174,7 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory, drawn):
         (b"\xff\xfe", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b"{}", "'conovel' is not 'ledger'"),
-        (b'{"conovel": "ledger", "format": 3}', "format is 3, and this release reads 1 and 2"),
+        (b'{"conovel": "ledger", "format": 4}', "format is 4, and this release reads 1 to 3"),
         (b'{"conovel": "ledger", "format": 2}', "fields are missing"),
         (b'{"conovel": "ledger", "format": true}', "format is True"),
     ],

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.evidence import rejection_evidence
 from support.forgeries import assert_every_forgery_is_found
 
 import conovel as cn
@@ -16,7 +17,7 @@ from conovel.report import network_content
 from conovel.runs import agents as agents_of_a_network
 from conovel.runs import repeats
 from conovel.spec.run_spec import RunSpec, repeated_specs
-from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh
 from conovel.stats.resolution import rank_limit
 
 REGIMES = ["full", "joint", "consensus", "counts", "isolated", "conservative", "pooled"]

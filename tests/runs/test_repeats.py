@@ -5,13 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.evidence import rejection_evidence
 
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
 from conovel.protocol.replay import verify
 from conovel.runs.file_detection import detect_files
 from conovel.spec.run_spec import repeat_seeds
-from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh
 
 RNG = np.random.default_rng(3)
 NULL, TEST = RNG.normal(size=(600, 3)), RNG.normal(size=(80, 3))

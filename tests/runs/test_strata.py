@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from support.strata_rows import BRANCHES, frame
 
 import conovel as cn
-from conovel.errors import InputError, PrivacyError, SampleError
+from conovel.errors import ColumnError, InputError, PrivacyError, SampleError
 from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
 from conovel.rows.strata import find_strata
@@ -16,15 +17,6 @@ from conovel.site.checks.rows import CheckedRows
 from conovel.site.strata import matched
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
-BRANCHES = np.array(["north", "south", "east"])
-
-
-def frame(seed, n, shares, far=0.0):
-    rng = np.random.default_rng(seed)
-    strata = rng.choice(3, size=n, p=shares)
-    rows = rng.normal(size=(n, 3)) + 3 * strata[:, np.newaxis]
-    rows[: n // 8, 1:] += [far, -far]
-    return pd.DataFrame(rows, columns=list("abc")).assign(branch=BRANCHES[strata])
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +135,12 @@ def test_what_is_not_proven_at_one_site_is_refused(samples, options):
         cn.AdaDetect("logistic", strata="branch", **options).detect(*samples)
 
 
-def test_ledgers_verdicts_and_kept_detectors_are_refused(samples, tmp_path):
+def test_verdicts_are_refused_and_a_confidence_of_a_kept_detector(samples, tmp_path):
     detector = cn.AdaDetect("logistic", strata="branch")
-    for what in ("ledger", "verdicts"):
-        with pytest.raises(InputError, match=f"strata and {what}"):
-            detector.detect(*samples, **{what: tmp_path / "file.json"})
-    with pytest.raises(InputError, match="kept detector"):
-        detector.keep(samples[0])
+    with pytest.raises(InputError, match="strata and verdicts"):
+        detector.detect(*samples, verdicts=tmp_path / "file.json")
+    with pytest.raises(InputError, match="strata and confidence"):
+        detector.keep(samples[0], samples[1][:300], confidence=0.9)
 
 
 def agents(samples):
@@ -198,3 +189,35 @@ def test_no_common_stratum_is_named(samples):
         cn.AdaDetect("logistic", strata="branch").detect(
             null[null["branch"] == "north"], test[test["branch"] == "east"]
         )
+
+
+def test_a_schema_that_does_not_keep_strata_apart_is_named_before_a_run(samples):
+    null = samples[0]
+    for kind, message in (
+        ("ignore", "ignored by the schema"),
+        ({"kind": "category", "buckets": 4}, "put into buckets"),
+    ):
+        schema = cn.infer_schema(null, kinds={"branch": kind})
+        with pytest.raises(ColumnError, match=message):
+            cn.Network(agents(samples), strata="branch", schema=schema).spec()
+    with pytest.raises(ColumnError, match="not in the schema"):
+        cn.Network(agents(samples), strata="town", schema=cn.infer_schema(null)).spec()
+
+
+def test_levels_that_a_schema_puts_together_are_named(samples):
+    null, test = samples
+    few = null.assign(branch=null["branch"].where(null.index != 3, "islands"))
+    schema = cn.infer_schema(
+        few,
+        test,
+        kinds={
+            "branch": {
+                "kind": "category",
+                "levels": ["north", "south"],
+                "rare": ["east", "islands"],
+            }
+        },
+    )
+    detector = cn.AdaDetect("logistic", strata="branch", schema=schema)
+    [finding] = [w for w in detector.detect(few, test).warnings if w.kind == "untested_strata"]
+    assert "rare ('east', 'islands'), or unknown to the schema" in finding.message

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.evidence import rejection_evidence
 from support.exact_fdr import FAR, Site, outcomes
 from support.fixed_thresholds import joined
 from support.strategies import levels
 
 import conovel as cn
 from conovel.errors import InputError, LevelError, SampleError
-from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh
 from conovel.stats.null_proportion import Storey
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
@@ -132,16 +133,11 @@ def test_the_evidence_of_a_procedure_gives_its_rejections_back(mask, level):
 
 
 @given(st.data(), st.integers(1, 8), st.integers(1, 6))
-def test_averages_are_the_weighted_sums_of_the_rows(data, m, n_parts):
+def test_averages_are_those_of_the_rows(data, m, n_parts):
     row = st.lists(st.booleans(), min_size=m, max_size=m)
     parts = [rejection_evidence(data.draw(row), data.draw(levels)) for _ in range(n_parts)]
-    sizes = data.draw(st.lists(st.integers(0, 9), min_size=n_parts, max_size=n_parts))
-    weights = [Fraction(size, max(sum(sizes), 1)) for size in sizes]
     columns = list(zip(*(part.to_list() for part in parts), strict=True))
     assert averaged(parts).to_list() == [sum(column) / n_parts for column in columns]
-    assert averaged(parts, weights).to_list() == [
-        sum(w * e for w, e in zip(weights, column, strict=True)) for column in columns
-    ]
     assert joined(parts).to_list() == [e for part in parts for e in part.to_list()]
 
 
@@ -159,17 +155,11 @@ def test_evidence_of_many_rows_is_averaged_by_its_few_values():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rejection_evidence([0, 1], 0.1), "True or False"),
-        (lambda: rejection_evidence([], 0.1), "one dimension and a row"),
         (lambda: averaged([]), "nothing to average"),
         (lambda: averaged([PART, joined([PART, PART])]), "same rows"),
-        (lambda: averaged([PART], [1, 1]), "one weight for each"),
-        (lambda: averaged([PART], [0.5]), r"Fraction\(1, 2\)"),
-        (lambda: averaged([PART, PART], [1, Fraction(1, 2)]), "at most 1, not 3/2"),
-        (lambda: averaged([PART, PART], [1, -1]), "not be negative"),
     ],
 )
-def test_bad_parts_and_weights_are_refused(call, message):
+def test_bad_parts_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
 

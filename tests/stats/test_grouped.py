@@ -377,13 +377,6 @@ def test_one_group_is_the_rule_of_one_calibration():
         )
 
 
-def test_a_weight_may_be_the_least_and_no_less():
-    block = PooledBlock(3, 29, [0, 2], [1, 0])  # m/(ℓ + 1) = 1/10
-    assert PooledGroup([block], weight=Fraction(1, 10)).w == Fraction(1, 10)
-    with pytest.raises(InputError, match="at least 1/10"):
-        PooledGroup([block], weight=Fraction(99, 1000))
-
-
 def test_liars_are_subtracted_in_a_group_of_all_agents():
     blocks = [PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])] * 4
     honest, suspicious = (pooled_cut(blocks, "1/10", "1/10", liars=n) for n in (0, 3))

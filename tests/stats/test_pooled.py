@@ -176,7 +176,7 @@ def test_unequal_agents_have_one_weight():
     assert common_weight([large]) == Fraction(1, 100)
     assert common_weight([large, small, idle]) == 1
     assert common_weight([idle]) == 0
-    assert pooled_cut([large, small, idle], 0.1, 0.1, weight=2).weight == 2
+    assert pooled_cut([large, small, idle], 0.1, 0.1).weight == 1
 
 
 def test_counts_of_any_size_do_not_overflow():
@@ -209,12 +209,6 @@ GOOD = PooledBlock(2, 19, [0, 1], [0, 1])
         (lambda: pooled_cut([GOOD], 0.1, 1), LevelError, "room must lie"),
         (lambda: pooled_cut([GOOD], 0.1, 0), LevelError, "room must lie"),
         (lambda: pooled_cut([GOOD, GOOD], 0.1, 0.09), InputError, "block 0 has 2 .* allows 1"),
-        (lambda: pooled_cut([GOOD], 0.1, 0.1, weight=0.1), InputError, "a Fraction"),
-        (
-            lambda: pooled_cut([GOOD], 0.1, 0.1, weight=Fraction(1, 11)),
-            InputError,
-            "at least 1/10",
-        ),
         (
             lambda: pooled_cut([PooledBlock(1, 0, [0, 1], [0, 0]), GOOD], 0.1, 0.1),
             InputError,

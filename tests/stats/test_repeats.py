@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.evidence import rejection_evidence
 
 from conovel.errors import InputError
-from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh
 from conovel.stats.levels import MAX_REPEATS, as_repeats
 from conovel.stats.repeats import (
     ALONE,

@@ -1,16 +1,19 @@
 """Whole runs with strata and exchanged roles: nothing may change by a bit but the roles."""
 
 import warnings
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import conovel as cn
 from conovel.deciding.cell_groups import divide, told_weights
+from conovel.deciding.strata import decide_strata
 from conovel.runs.agents import open_sites, read_agents
 from conovel.runs.one_site import read_samples
 from conovel.runs.strata import find_site
-from conovel.spec.training import Numbers
+from conovel.spec.training import ANY_SHARE, Numbers
 
 NAMES = ("a", "b", "c")
 
@@ -126,3 +129,77 @@ def test_a_split_does_not_depend_on_values():
     first, second = (site.strata.split(0) for site in splits)
     for one, other in zip(first, second, strict=True):
         assert np.array_equal(one, other)
+
+
+def kept_pair(scorer, unlabelled, seed=1, duplicates=False):
+    """A detector, its known normals, a batch, and which of its calibration rows the batch uses."""
+    null, test = sample(seed, duplicates=duplicates)
+    detector = cn.AdaDetect(scorer, strata="0", train_fraction="1/3")
+    kept = detector.keep(null, unlabelled)
+    places = kept.strata.in_batch(kept.read(test), kept.level).split(Fraction(0)).calibration
+    return detector, kept, null, test, kept.strata.scores[places]
+
+
+def exchanged(null, test, scores, used, own, strata):
+    """Exchange calibration rows that a batch uses with its tests; of each the stratum is given."""
+    of_null, of_test = strata
+    usable = np.flatnonzero(np.isin(scores, used) & (null[:, 0] == of_null))[:5]
+    tests = np.flatnonzero(test[:, 0] == of_test)[: usable.size]
+    usable = usable[: tests.size]
+    null, test = null.copy(), test.copy()
+    null[usable], test[tests] = test[tests], null[usable]
+    assert own is None or usable.size == own
+    return null, test, tests
+
+
+def state(result, level=Fraction(1, 20)):
+    """What may not depend on roles: floors of the batch, and those of its evidence for a list."""
+    decided = result.parts["decided"]
+    outcome = decide_strata(decided.decided.counts, decided.decided.groups, level, Fraction(1, 20))
+    return decided.decided.floors, outcome.floors, decided.decided.groups
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+@pytest.mark.parametrize("scorer", ["logistic", "isolation-forest"])
+def test_rows_of_a_stratum_may_exchange_roles_with_a_kept_detector(scorer):
+    unlabelled = sample(5)[1] if scorer == "logistic" else None
+    detector, kept, null, test, used = kept_pair(scorer, unlabelled)
+    before = kept.detect(test, check=False)
+    assert before.n_rejected > 0
+    for stratum in (0, 1, 2):
+        rows = exchanged(null, test, kept.score(null), used, 5, (stratum, stratum))
+        other_null, other_test, tests = rows
+        other = detector.keep(other_null, unlabelled)
+        assert other.model.arrays.keys() == kept.model.arrays.keys()
+        after = other.detect(other_test, check=False)
+        assert_same_but_for_roles(before, after, tests)
+        assert state(before) == state(after)
+        both = [
+            np.concatenate([r.calibration_scores, r.scores[r.tested]]) for r in (before, after)
+        ]
+        assert np.sort(both[0]).tobytes() == np.sort(both[1]).tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+def test_rows_of_different_strata_do_not_exchange_roles_with_a_kept_detector():
+    unlabelled = sample(5)[1]
+    detector, kept, null, test, used = kept_pair("logistic", unlabelled)
+    before = kept.detect(test, check=False)
+    other_null, other_test, tests = exchanged(null, test, kept.score(null), used, 5, (0, 2))
+    after = detector.keep(other_null, unlabelled).detect(other_test, check=False)
+    with pytest.raises(AssertionError):
+        assert_same_but_for_roles(before, after, tests)
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+def test_the_evidence_of_a_batch_does_not_see_roles():
+    null, test = sample(1)
+    detector = cn.AdaDetect("logistic", strata="0")
+    settings = replace(detector.settings(), least=ANY_SHARE)
+    split = find_site(read_samples(null, test, None, None, False), settings).strata.split(0)
+    before = detector.detect(null, test, check=False, ledger=cn.Ledger())
+    assert before.parts["decided"].decided.n_rejected > 0
+    other_null, other_test, _, tests = exchange(null, test, split, 2)
+    after = detector.detect(other_null, other_test, check=False, ledger=cn.Ledger())
+    assert_same_but_for_roles(before, after, tests)
+    assert state(before) == state(after)

@@ -177,7 +177,7 @@ def detect(
         _refuse_pieces(memory, engine)
         files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
-        _refuse_one_batch(confidence, strata)
+        _refuse_one_batch(confidence, None if detector is None else strata)
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
     if detector is not None:
@@ -233,9 +233,7 @@ def _refuse_one_batch(confidence: str | None, strata: str | None) -> None:
     if confidence is not None:
         raise InputError("--confidence is about one list: leave --detector and --ledger out")
     if strata is not None:
-        raise InputError(
-            "--strata compares one batch with known normals: leave --detector and --ledger out"
-        )
+        raise InputError("a detector has its strata: leave --strata out, or give it to fit")
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:

@@ -38,6 +38,8 @@ from conovel.errors import FileError
         help="Largest number of known normals, and of unlabelled rows, that the scorer learns"
         " from; further known normals calibrate.",
     ),
+    strata="Columns, with commas, within whose values rows are compared: a branch, a month. The"
+    " shares of strata may then differ between known normals and tests.",
     explain="Keep up to 2,000 known normals in the file, so that flagged rows can be explained.",
 )
 def fit(
@@ -53,6 +55,7 @@ def fit(
     train_fraction: str | None = None,
     seed: int = 0,
     max_train_rows: int = 100_000,
+    strata: str | None = None,
     explain: bool = False,
     json: bool = False,
 ) -> None:
@@ -81,6 +84,7 @@ def fit(
         random_state=seed,
         max_train_rows=max_train_rows,
         schema=options.agreed_schema(),
+        strata=split_names(strata) if strata else None,
     )
     reading, names = columns_read(detector.schema, options.reading, options.features)
     with stages() as show, named_samples(reading, null, unlabelled):
@@ -110,6 +114,7 @@ def fit(
         "confidence": None if kept.confidence is None else str(kept.confidence),
         "long_run": kept.long_run and kept.long_run._asdict(),
         "columns": list(kept.columns or ()),
+        "strata": list(kept.strata.columns) if kept.strata else [],
     }
     if json:
         print_json(summary)
@@ -121,7 +126,7 @@ def fit(
         table.add_row("known novelties", f"{kept.n_known:,} train")
     table.add_row("scorer", kept.scorer + (", imitated by a forest" if kept.imitated else ""))
     table.add_row("level", f"{float(kept.level):g}")
-    table.add_row("in the long run", kept.in_the_long_run)
+    table.add_row("strata" if kept.strata else "in the long run", kept.in_the_long_run)
     table.add_row("written", f"{out}, {out.stat().st_size:,} bytes")
     table.add_row("use it", f"conovel detect --detector {out} --test today.csv")
     print_fitted(table)

@@ -34,7 +34,6 @@ def ledger(*, path: Path, out: Path | None = None, json: bool = False) -> None:
     from conovel.rows.storage import require_writable, write_table  # noqa: PLC0415
     from conovel.runs.ledger import Ledger  # noqa: PLC0415
     from conovel.runs.ledger_file import list_columns, read_prepared  # noqa: PLC0415
-    from conovel.spec.guarantee import over_time  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
@@ -47,7 +46,7 @@ def ledger(*, path: Path, out: Path | None = None, json: bool = False) -> None:
         for entry, mask in masks
     ]
     score = "kept" if book.facts is None else book.facts.score
-    promise = over_time(book.level, score, final=book.final)
+    promise = book.guarantee
     if json:
         listed = [row._asdict() for row in book.listed()]
         content = {"level": str(book.level), "final": book.final, "score": score}
@@ -129,8 +128,10 @@ def add_ledger_rows(table: Table, update: LedgerUpdate, path: Path) -> None:
     for word, rows in (("joined", update.joined), ("left", update.left)):
         if rows:
             table.add_row(word, spelled_rows(rows))
-    needs = "no further batch: the ledger is full" if update.needs is None else str(update.needs)
-    table.add_row("next", needs)
+    if update.is_full:
+        table.add_row("next", "no further batch: the ledger is full")
+    elif update.needs is not None:
+        table.add_row("next", str(update.needs))
 
 
 def spelled_rows(rows: Sequence[ListedRow]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from conovel.cli.show import require_there, say
+from conovel.cli.show import require_there, say, split_names
 from conovel.cli.tables import FileOptions, named_samples, with_options
 from conovel.cli.watch_list import ListFile
 from conovel.errors import ConovelError, FileError, InputError
@@ -34,6 +34,7 @@ Test = Callable[[Path], "Detection"]
     out="Where to write the list so far after each file (.csv, .parquet, .jsonl or .xlsx), with"
     " reasons and the columns of the files.",
     level="Largest tolerated share of false alarms on the list.",
+    strata="With --null, columns within whose values rows are compared, with commas.",
     final="Begin a ledger with final decisions.",
     batches=typer.Option(min=1, help="With --final, how many files share the level."),
     every=typer.Option(min=0.05, help="Seconds between two looks at the folder."),
@@ -48,6 +49,7 @@ def watch(
     out: Path | None = None,
     level: str | None = None,
     options: FileOptions,
+    strata: str | None = None,
     final: bool = False,
     batches: int = 30,
     every: float = 2.0,
@@ -65,6 +67,8 @@ def watch(
     """
     if (detector is None) == (null is None):
         raise InputError("give either --detector, made by conovel fit, or --null")
+    if detector is not None and strata is not None:
+        raise InputError("a detector has its strata: leave --strata out, or give it to fit")
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder")
     require_there(detector, null, options.schema)
@@ -79,7 +83,7 @@ def watch(
     test = (
         _kept_test(detector, ledger, level, options)
         if detector is not None
-        else _refitted_test(Path(str(null)), ledger, level, options)
+        else _refitted_test(Path(str(null)), ledger, level, options, strata)
     )
     listed = None if out is None else ListFile(out, ledger, folder, options.reading)
     watcher = Watcher(folder, ledger, test, listed)
@@ -180,6 +184,8 @@ class Watcher:
         for finding in result.warnings:
             if finding.breaks_promise:
                 say(f"{name}: the promise may not apply: {finding}")
+            elif finding.kind in ("untested_strata", "thin_strata"):
+                say(f"{name}: {finding}")
 
     def _tested(self, name: str, stat: _Stat) -> Detection:
         """Test a file, unless it is no file or a test of it has ended this process before."""
@@ -249,13 +255,16 @@ def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOpt
     return test
 
 
-def _refitted_test(null: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
+def _refitted_test(
+    null: Path, ledger: Path, level: str | None, options: FileOptions, strata: str | None
+) -> Test:
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     schema = options.agreed_schema()
-    detector = AdaDetect(level="0.1" if level is None else level, schema=schema)
+    columns = split_names(strata) if strata else None
+    detector = AdaDetect(level="0.1" if level is None else level, schema=schema, strata=columns)
     reading, features = columns_read(schema, options.reading, options.features)
 
     def test(path: Path) -> Detection:

@@ -26,13 +26,7 @@ from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
 from conovel.spec.fields import COUNTS
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import Numbers
-from conovel.stats.cells import (
-    N_CELLS,
-    CellHistogram,
-    PooledBlock,
-    allowed_rooms,
-    most_above,
-)
+from conovel.stats.cells import N_CELLS, CellHistogram, PooledBlock, allowed_rooms, most_above
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 from conovel.stats.strata import StrataHistogram
 
@@ -137,6 +131,7 @@ def decide_groups(
     ready: Mapping[str, Ready],
     level: Fraction,
     liars: int = 0,
+    most: int | None = None,
 ) -> tuple[GroupOutcome, ...]:
     """Decide for all agents that sent a histogram; agents without tests are in no group.
 
@@ -157,7 +152,7 @@ def decide_groups(
         _pooled([blocks[name] for name in members], [ready[name] for name in members], room)
         for members, room in zip(present, x, strict=True)
     ]
-    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level, liars)))
+    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level, liars, most)))
 
 
 def _pooled(blocks: Sequence[PooledBlock], ready: Sequence[Ready], room: Fraction) -> PooledGroup:

@@ -27,15 +27,7 @@ from conovel.errors import (
     SiteVanishedError,
 )
 from conovel.learning.base import Cue, Next, Out, Party, State, Step, Table, insist
-from conovel.spec.bodies import (
-    COORDINATOR,
-    Body,
-    Kind,
-    Outcome,
-    Ready,
-    Start,
-    packed,
-)
+from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start, packed
 from conovel.spec.fields import (
     DIGEST,
     DIGESTS,

@@ -19,11 +19,7 @@ from conovel.deciding.committed import (
     Committing,
     Reveal,
 )
-from conovel.errors import (
-    CountOutOfRangeError,
-    SampleError,
-    UnexpectedMessageError,
-)
+from conovel.errors import CountOutOfRangeError, SampleError, UnexpectedMessageError
 from conovel.learning.base import INDEPENDENT, Cue, Next, Out, Party, State, insist
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
 from conovel.spec.fields import MAX_STEPS

@@ -22,14 +22,20 @@ class StrataOutcome(NamedTuple):
     above: CellHistogram  # the rows of all strata above floors, for a certificate
     blocks: tuple[Block, ...]  # the numbers of rows of each stratum, for a certificate
     n_rejected: int
+    evidence: tuple[Fraction, ...]  # the e-value of the rejected rows of each stratum
+    counts: StrataHistogram  # what it was decided from
+    groups: Sequence[int]
 
 
 def decide_strata(
-    counts: StrataHistogram, groups: Sequence[int], level: Fraction
+    counts: StrataHistogram, groups: Sequence[int], level: Fraction, most: Fraction | None = None
 ) -> StrataOutcome:
     """Decide about the rows of one site; `groups` says which strata calibrate together.
 
-    Proof: Theorem 22 (docs/theory.md#thm-strata), Theorem 12 (docs/theory.md#thm-groups).
+    For evidence, `most` is the share of rows beyond which rejections bring no others.
+
+    Proof: Theorem 22 (docs/theory.md#thm-strata), Theorem 12 (docs/theory.md#thm-groups), Lemma 12
+    (docs/theory.md#lem-block-evidence).
     """
     strata = dict(zip(map(str, range(len(counts.strata))), counts.strata, strict=True))
     ready = {s: Ready(one.size, one.n_calibration, one.n_likely) for s, one in strata.items()}
@@ -44,9 +50,11 @@ def decide_strata(
         above = one.above(floors[s])
         cells = tuple(above.tests.tolist()), tuple(above.calibration.tolist())
         blocks[s] = PooledBlock(one.size, one.n_calibration, *cells)
-    decided = decide_groups(planned, blocks, rooms, ready, level)
-    cuts = dict.fromkeys(strata, N_CELLS)
+    limit = None if most is None else int(most * counts.size)
+    decided = decide_groups(planned, blocks, rooms, ready, level, most=limit)
+    cuts, evidence = dict.fromkeys(strata, N_CELLS), dict.fromkeys(strata, Fraction(0))
     for group in decided:
+        evidence |= dict.fromkeys(group.agents, group.outcome.evidence(counts.size, level))
         if group.outcome.cell is not None:
             cuts |= {s: max(group.outcome.cell, floors[s]) for s in group.agents}
     # A stratum by itself has no floor: where its rows end depends on the calibration rows.
@@ -57,7 +65,8 @@ def decide_strata(
     )
     n_rejected = sum(group.outcome.n_rejected for group in decided)
     above = counts.above_floors(certain)
-    return StrataOutcome(certain, tuple(cuts.values()), above, numbers, n_rejected)
+    own = tuple(cuts.values()), above, numbers, n_rejected, tuple(evidence.values())
+    return StrataOutcome(certain, *own, counts, groups)
 
 
 def _group(number: int, groups: Sequence[int], ready: dict[str, Ready]) -> Group:

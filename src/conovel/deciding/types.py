@@ -63,8 +63,7 @@ def check_counts(agent: str, ready: Ready, counts: SharedCounts, n_agents: int) 
     totals = (sum(counts.calibration), sum(counts.tests))
     if totals != expected:
         raise CountOutOfRangeError(
-            f"{agent} counts {totals} rows, and has {expected}: calibration rows, test rows",
-            agent,
+            f"{agent} counts {totals} rows, and has {expected}: calibration rows, test rows", agent
         )
     below = (sum(counts.calibration[: counts.floor]), sum(counts.tests[: counts.floor]))
     near = (counts.near_calibration, counts.near_tests, counts.near_trained)

@@ -163,9 +163,7 @@ def rows_of(rows: Iterable[Row], tasks: Iterable[Task]) -> list[Row]:
 
 
 def _tasks(
-    options: Options,
-    sources: Sequence[RowSource],
-    cells: Callable[[Learner], Sequence[Cell]],
+    options: Options, sources: Sequence[RowSource], cells: Callable[[Learner], Sequence[Cell]]
 ) -> list[Task]:
     """Return tasks trial by trial, so that an interrupted run has complete trials."""
     return [
@@ -177,10 +175,7 @@ def _tasks(
 
 
 def _exchange(
-    regimes: Sequence[str],
-    learner: Learner,
-    composites: Sequence[str],
-    precisions: Sequence[Bits],
+    regimes: Sequence[str], learner: Learner, composites: Sequence[str], precisions: Sequence[Bits]
 ) -> tuple[Cell, ...]:
     """Return the cells of regimes that exchange models.
 

@@ -88,11 +88,7 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain JSON types; None is a number that could not be measured."""
         share = None if math.isnan(self.midpoints) else round(self.midpoints, 4)
-        return {
-            "exchange": self.exchange,
-            "extremes": round(self.extremes, 4),
-            "midpoints": share,
-        }
+        return {"exchange": self.exchange, "extremes": round(self.extremes, 4), "midpoints": share}
 
     @property
     def in_words(self) -> str:

@@ -169,10 +169,7 @@ def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np
 
 
 def check_trees(
-    feature: NDArray[np.int32],
-    left: NDArray[np.int32],
-    roots: NDArray[np.int32],
-    n_features: int,
+    feature: NDArray[np.int32], left: NDArray[np.int32], roots: NDArray[np.int32], n_features: int
 ) -> None:
     """Raise `ModelError` unless the arrays are trees in the layout that the loops rely on.
 

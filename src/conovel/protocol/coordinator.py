@@ -57,13 +57,7 @@ class Coordinator(Machine):
 
     _relays_aborts = True
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        *,
-        spec: RunSpec,
-        run_id: bytes,
-    ) -> None:
+    def __init__(self, names: Sequence[str], *, spec: RunSpec, run_id: bytes) -> None:
         super().__init__(COORDINATOR, run_id, State.GATHERING)
         self.spec, self.regime = spec, as_deployable(spec.regime)
         self._expected = sorted(map(as_name, names))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conovel.spec.guarantee import this_list, within_strata
+from conovel.spec.guarantee import over_time, this_list, within_strata
 from conovel.stats.levels import as_level
 
 
@@ -39,11 +39,15 @@ def _promise_findings(run: Mapping[str, Any]) -> Iterator[str]:
     """Check the guarantee."""
     level = as_level(run["level"])
     runs = len(run["repeats"]["seeds"]) if "repeats" in run else 1
-    promise = within_strata(level, run["strata"]["columns"], runs)
-    if "confidence" in run:
-        promise = this_list(promise, level, as_level(run["confidence"], "confidence"))
-    stated = {"statement": promise.statement, "assumptions": [*promise.assumptions]}
-    if run["guarantee"] != stated:
+    is_kept = "detector" in run
+    promises = [within_strata(level, run["strata"]["columns"], runs, is_kept=is_kept)]
+    if "ledger" in run:
+        score = "kept" if is_kept else "refitted"
+        promises = [over_time(level, score, final=final, within=True) for final in (False, True)]
+    elif "confidence" in run:
+        promises = [this_list(promises[0], level, as_level(run["confidence"], "confidence"))]
+    stated = [{"statement": one.statement, "assumptions": [*one.assumptions]} for one in promises]
+    if run["guarantee"] not in stated:
         yield "the guarantee is not that of these settings"
 
 

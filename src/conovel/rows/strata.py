@@ -20,7 +20,6 @@ from conovel.errors import ColumnError, InputError
 from conovel.rows.encoding import Encoder, FeatureMap, level_names, spell_number
 from conovel.rows.stored import RowSource
 from conovel.scorers.base import Matrix
-from conovel.spec.schema import Column
 from conovel.stats.words import briefly, joined, listed
 
 MOST_STRATA = 100  # more values are a continuous column or an id
@@ -40,6 +39,7 @@ class Strata:
     codes: Mapping[tuple[float, ...], int]  # the stratum of each of their values
     null: NDArray[np.int16]  # of shape (n,); the stratum of each known normal
     test: NDArray[np.int16]  # of shape (m,); the stratum of each test row
+    rare: tuple[str, ...] = ()  # levels that a schema puts together
 
     def of_rows(self, rows: Matrix) -> NDArray[np.int16]:
         """Return the stratum of each of some rows of the samples."""
@@ -87,7 +87,7 @@ def find_strata(null: RowSource, test: RowSource, columns: Sequence[str]) -> Str
     Proof: Theorem 22 (docs/theory.md#thm-strata).
     """
     places = [_features_of(null, name) for name in columns]
-    used = [place for one in places for place in one]
+    used = places_of(null, columns)
     codes: dict[tuple[float, ...], int] = {}
     coded = [_codes(sample, used, codes, columns) for sample in (null, test)]
     keys = sorted(codes)
@@ -98,8 +98,16 @@ def find_strata(null: RowSource, test: RowSource, columns: Sequence[str]) -> Str
         final[codes[key]] = place
     named = tuple(label for label in labels if label is not None)
     of_values = {key: int(final[code]) for key, code in codes.items()}
-    both = (final[one] for one in coded)
-    return Strata(tuple(columns), named, tuple(used), of_values, *both)
+    of_null, of_test = (final[one] for one in coded)
+    rare: tuple[str, ...] = ()
+    if isinstance(null.encoder, Encoder):
+        rare = tuple(level for name in columns for level in null.encoder.schema[name].rare)
+    return Strata(tuple(columns), named, tuple(used), of_values, of_null, of_test, rare)
+
+
+def places_of(sample: RowSource, columns: Sequence[str]) -> list[int]:
+    """Return the places of the features that make strata."""
+    return [place for name in columns for place in _features_of(sample, name)]
 
 
 def _features_of(sample: RowSource, name: str) -> list[int]:
@@ -109,8 +117,8 @@ def _features_of(sample: RowSource, name: str) -> list[int]:
         names = sample.columns or tuple(map(str, range(sample.width)))
     else:
         names = encoder.source
-        if isinstance(encoder, Encoder) and name in names:
-            _require_apart(encoder.schema[name])
+        if isinstance(encoder, Encoder) and name in encoder.schema.names:
+            encoder.schema.require_apart(name)
     places = [j for j, one in enumerate(names) if one == name]
     if not places:
         raise ColumnError(
@@ -120,24 +128,8 @@ def _features_of(sample: RowSource, name: str) -> list[int]:
     return places
 
 
-def _require_apart(column: Column) -> None:
-    """Refuse a column of which the schema puts different values together."""
-    what = ""
-    if column.kind == "date":
-        what = "is a date, of which only parts are used: add a column such as the month"
-    elif column.buckets:
-        what = "is put into buckets by the schema: give it levels"
-    elif column.low is not None or column.high is not None:
-        what = "has bounds in the schema, beyond which values are put together: leave them out"
-    if what:
-        raise ColumnError(f"strata: column {column.name!r} {what}")
-
-
 def _codes(
-    sample: RowSource,
-    used: list[int],
-    codes: dict[tuple[float, ...], int],
-    columns: Sequence[str],
+    sample: RowSource, used: list[int], codes: dict[tuple[float, ...], int], columns: Sequence[str]
 ) -> NDArray[np.intp]:
     """Give each row the number of its values, and new values the next number."""
     coded = np.empty(len(sample), dtype=np.intp)

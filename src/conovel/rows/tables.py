@@ -17,12 +17,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import (
-    ColumnError,
-    DataWarning,
-    MissingValueError,
-    SampleError,
-)
+from conovel.errors import ColumnError, DataWarning, MissingValueError, SampleError
 from conovel.scorers.content import content_hash
 from conovel.spec.made_from import Contents
 from conovel.spec.schema import missing_feature
@@ -231,11 +226,7 @@ def warn_constant(null: Rows, test: Rows) -> None:
     if constant:
         # As a finding says it of each column, so that a command says it once.
         words = [f"{one} never changes in either sample and tells nothing" for one in constant]
-        warnings.warn(
-            f"{joined(words)}: leave it out",
-            DataWarning,
-            stacklevel=4,
-        )
+        warnings.warn(f"{joined(words)}: leave it out", DataWarning, stacklevel=4)
 
 
 def count_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> int:

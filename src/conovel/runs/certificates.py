@@ -189,7 +189,7 @@ def certificate_of_site(result: SiteResult, confidence: Level = CONFIDENCE) -> C
     elif result.roaming is not None:
         why = "in the regime 'consensus' a row that is normal elsewhere is no novelty"
     elif result.strata is not None:
-        if "strata_counts" in result.parts:
+        if "decided" in result.parts:
             return _of_strata(result, confidence)
         why = "with strata an agent by itself has none; the run has one"
     elif not result.tested.all():
@@ -211,7 +211,7 @@ def _of_strata(result: SiteResult, confidence: Level) -> Certificate:
 
     Proof: Theorem 21 (docs/theory.md#thm-certificate), Theorem 22 (docs/theory.md#thm-strata).
     """
-    above, blocks = result.parts["strata_counts"]
+    above, blocks = result.parts["decided"].decided[2:4]
     tests, calibration = (np.cumsum(one[::-1]) for one in (above.tests, above.calibration))
     bounds = ListBounds(tests, calibration, false_bound(blocks, confidence))
     places = places_of(result.parts["cells"].cells)
@@ -249,10 +249,10 @@ def certificate_of_list(ledger: Ledger, confidence: Level = CONFIDENCE) -> Certi
     Masks are by the names of the batches. Rows whose rank is too large for the list are not held,
     so no certified list has them. It holds after any number of batches that is fixed in advance.
     """
-    if ledger.facts is None or ledger.facts.score != "kept" or ledger.final:
+    if ledger.facts is None or not ledger.facts.by_rank or ledger.final:
         raise InputError(
             "there is no certificate for this list: it needs batches that one kept detector"
-            " ranked, and a list that is not final. A batch by itself has one"
+            " ranked without strata, and a list that is not final. A batch by itself has one"
         )
     size = ledger.entries[-1].batch.n_calibration
     most = largest_listed_rank(ledger.level, size)

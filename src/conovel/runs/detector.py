@@ -242,7 +242,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         if ledger is not None:  # many batches need finer ranks than one
             settings = replace(settings, least=ANY_SHARE)
         if settings.strata:
-            refuse_with_strata(ledger=ledger is not None, verdicts=verdicts is not None)
+            refuse_with_strata(verdicts=verdicts is not None)
         judged = weighted = None
         if self.weights is not None:
             refused = {"a ledger": ledger is not None, "verdicts": verdicts is not None}
@@ -266,7 +266,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
             def decide_together(result: Detection) -> Detection:
                 batch = result.ranks, result.n_calibration, facts, result.ids, name
-                return with_update(result, take_batch(ledger, settings.level, *batch))
+                evidence = result.parts.get("decided")
+                return with_update(result, take_batch(ledger, settings.level, *batch, evidence))
 
             together = decide_together
 
@@ -287,6 +288,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             "max_train_rows": spell(settings.max_train_rows),
             "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
         }
+        if settings.strata:
+            spelled["strata"] = spell(settings.strata)
         cases, _ = without_kinds(X_known, null)
         if cases is not None:  # rows judged after an earlier list would break the guarantee
             rows = read_sample(cases, "X_known", null.columns, schema)
@@ -379,7 +382,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell = _log.info if on_stage is None else as_callback(on_stage, "on_stage")
         samples, settings = (X_null, X_unlabelled, X_known), self.settings()
         if settings.strata:
-            refuse_with_strata(keep=True)
+            refuse_with_strata(confidence=confidence is not None)
         about = settings, *samples, self.schema, tell
         return keep(*about, explain=explain, confidence=confidence)
 

@@ -193,7 +193,7 @@ def detect_files(
     )
     try:
         if settings.strata:
-            outcome = step_of(decide_site(site, settings), settings)
+            outcome = step_of(decide_site(site, settings), level)
             assert site.ranked is not None  # noqa: S101
             histogram = site.ranked.histogram
         else:

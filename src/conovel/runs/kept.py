@@ -11,15 +11,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from msgspec import Meta
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import BatchRefusedError, ColumnError, ConovelError, InputError, SavedFileError
 from conovel.rows.encoding import Encoder
@@ -36,18 +35,25 @@ from conovel.rows.tables import (
     round_to,
 )
 from conovel.runs.detection import Detection, with_resolution
-from conovel.runs.kept_file import MAX_BYTES, pack, unpack
+from conovel.runs.kept_file import FIRST_SETTINGS, MAX_BYTES, pack, read_detector
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
-from conovel.runs.ledger_records import BatchFacts, columns_digest, content_digest
+from conovel.runs.ledger_records import (
+    BatchFacts,
+    columns_digest,
+    content_digest,
+    settings_digests,
+)
 from conovel.runs.one_site import Scored, decide_alone
+from conovel.runs.strata import decide_kept
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
 from conovel.site.checks.columns import batch_findings
 from conovel.site.checks.rows import clipped_findings, with_outcome_findings
 from conovel.site.explain.explainer import Explainer, views_of
-from conovel.spec.guarantee import kept_score
-from conovel.spec.records import as_record
+from conovel.site.kept_strata import KeptStrata
+from conovel.spec.findings import Finding
+from conovel.spec.guarantee import kept_score, within_strata
 from conovel.spec.schema import Schema
 from conovel.spec.training import thin_finding
 from conovel.stats.conditional import Conditional, LongRun, long_run
@@ -56,30 +62,6 @@ from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit, warn_resolution
 
 _log = logging.getLogger(__name__)
-
-MAX_FEATURES = 100_000
-_Names: TypeAlias = tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What the file of a detector says besides its numbers."""
-
-    level: str
-    scorer: str
-    imitated: bool
-    n_train: Annotated[int, Meta(ge=0)]
-    n_unlabelled: Annotated[int, Meta(ge=0)]
-    n_features: Annotated[int, Meta(ge=1, le=MAX_FEATURES)]
-    unlabelled: str
-    software: str
-    schema: dict[str, Any] | None
-    columns: _Names
-    kinds: _Names
-    # Version 2 of the file
-    n_known: Annotated[int, Meta(ge=0)] = 0
-    known_kinds: _Names = None
-    confidence: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +101,8 @@ class KeptDetector:
     confidence : Fraction or None
         With this probability the detector's own long-run share of false alarms is at most the
         level; None if the guarantee is an average over calibration samples.
+    strata : KeptStrata or None
+        With strata, the columns, and the stratum of each calibration score.
 
     See Also
     --------
@@ -155,6 +139,7 @@ class KeptDetector:
     n_known: int = 0
     novelties: KnownRows | None = None
     confidence: Fraction | None = None
+    strata: KeptStrata | None = None
 
     def __repr__(self) -> str:
         novelties = f", {self.n_known:,} known novelties" if self.n_known else ""
@@ -170,6 +155,8 @@ class KeptDetector:
         if self.confidence is not None:
             sure, alpha = float(self.confidence), float(self.level)
             return f"with probability {sure:g} its own long-run rate is at most {alpha:g}"
+        if self.strata is not None:
+            return f"rows are compared within strata of {', '.join(self.strata.columns)}"
         rate = self.long_run
         if rate is None:
             return "no row can be flagged by itself"
@@ -178,7 +165,7 @@ class KeptDetector:
     @property
     def long_run(self) -> LongRun | None:
         """Between which rates detectors with as many calibration rows lie, without confidence."""
-        return long_run(self.n_calibration, self.level)
+        return None if self.strata is not None else long_run(self.n_calibration, self.level)
 
     @cached_property
     def conditional(self) -> Conditional | None:
@@ -218,6 +205,8 @@ class KeptDetector:
     def margins(self, X: Any) -> Vector:
         """Score rows, below zero for rows with a p-value of at most the level."""
         scores = self.score(X)
+        if self.strata is not None:
+            return self.strata.margins(self.read(X), scores, self.level)
         limit = rank_limit(self.level, 1, self.n_calibration)  # p ≤ α iff rank ≤ limit
         if self.conditional is not None:
             limit = self.conditional.limit(self.level, 1)
@@ -286,42 +275,34 @@ class KeptDetector:
         alpha = self.level if level is None else as_level(level)
         columns = columns_digest(self.columns, self.n_features)
         facts = BatchFacts("kept", self.digest, columns, content_digest(rows.values))
+        if self.strata is not None:
+            facts = facts._replace(settings=settings_digests({"strata": str(self.strata.columns)}))
         if facts.content == self.unlabelled:
             raise BatchRefusedError(
                 "these are the unlabelled rows that the detector learnt from, and the guarantee is"
                 " about rows that it has not seen: test other rows"
             )
-        if ledger is not None:
-            if self.conditional is not None:
-                raise InputError(
-                    "a ledger decides by plain BH ranks: leave the ledger out, or make a detector"
-                    " without confidence"
-                )
-            open_ledger(ledger, alpha).require(facts)
-        elif self.conditional is None:
-            warn_resolution([(len(rows), self.n_calibration)], alpha)
+        if ledger is None:
+            findings = [self._thin(len(rows), alpha)]
+        elif self.conditional is not None:
+            raise InputError(
+                "a ledger decides by plain BH ranks: leave the ledger out, or make a detector"
+                " without confidence"
+            )
         else:
-            self.conditional.warn_resolution(len(rows), alpha)
+            open_ledger(ledger, alpha).require(facts)
+            findings = []
         tell("scoring")
-        known_scores, scores = self.calibration_scores, self.fitted.score(rows.values)
-        ranks = conformal_ranks(known_scores, scores)
+        scores = self.fitted.score(rows.values)
         tell("deciding")
-        result = decide_alone(
-            rows,
-            names,
-            Scored(known_scores, scores, ranks),
-            alpha,
-            n_train=self.n_train,
-            scorer=self.scorer,
-            guarantee=kept_score(alpha, self.n_calibration, self.confidence),
-            explainer=self.explainer,
-            conditional=self.conditional,
-        )
-        thin = None
-        if ledger is None and self.conditional is None:
-            thin = thin_finding(self.n_calibration, len(rows), alpha)
-        elif ledger is not None:
-            update = take_batch(ledger, alpha, ranks, self.n_calibration, facts, names, name)
+        result = self._decide(rows, names, scores, alpha)
+        if self.strata is not None:
+            strata = self.strata.in_batch(rows, alpha)
+            result = decide_kept(strata, scores, alpha, result)
+            findings += strata.findings()
+        if ledger is not None:
+            batch = result.ranks, self.n_calibration, facts, names, name
+            update = take_batch(ledger, alpha, *batch, result.parts.get("decided"))
             result = with_update(result, update)
         if not check:
             return result
@@ -329,66 +310,67 @@ class KeptDetector:
         sources = features if rows.encoder is None else rows.encoder.source
         clipped = clipped_findings(rows.chunks(), "test rows", sources)
         gone = batch_findings(rows.values, features, sources) if rows.encoder else []
-        before = [one for one in (thin, *clipped, *gone) if one is not None]
+        before = [one for one in (*findings, *clipped, *gone) if one is not None]
         return with_outcome_findings(result, *with_resolution(result, before))
+
+    def _thin(self, n_tests: int, level: Fraction) -> Finding | None:
+        """Warn if too few rows calibrate for a batch by itself; with strata that depends."""
+        if self.conditional is not None:
+            self.conditional.warn_resolution(n_tests, level)
+        elif self.strata is None:
+            warn_resolution([(n_tests, self.n_calibration)], level)
+            return thin_finding(self.n_calibration, n_tests, level)
+        return None
+
+    def _decide(
+        self, rows: Rows, names: NDArray[Any] | None, scores: Vector, level: Fraction
+    ) -> Detection:
+        """Compare rows with all calibration rows."""
+        guarantee = kept_score(level, self.n_calibration, self.confidence)
+        if self.strata is not None:
+            guarantee = within_strata(level, self.strata.columns, is_kept=True)
+        known_scores = self.calibration_scores
+        return decide_alone(
+            rows,
+            names,
+            Scored(known_scores, scores, conformal_ranks(known_scores, scores)),
+            level,
+            n_train=self.n_train,
+            scorer=self.scorer,
+            guarantee=guarantee,
+            explainer=self.explainer,
+            conditional=self.conditional,
+        )
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""
-        values, kinds = (
-            self._first_version(),
-            None if self.novelties is None else self.novelties.kinds,
-        )
+        values = {name: getattr(self, name) for name in FIRST_SETTINGS}
         values |= {
             "level": str(self.level),
             "schema": None if self.schema is None else self.schema.to_dict(),
         }
-        if not self.n_known and self.confidence is None:
+        if not self.n_known and self.confidence is None and self.strata is None:
             return pack(values, self.model, self.calibration_scores, self.normals)
         sure = None if self.confidence is None else str(self.confidence)
+        kinds = None if self.novelties is None else self.novelties.kinds
         values |= {"n_known": self.n_known, "known_kinds": kinds, "confidence": sure}
         novelties = self.normals[:0] if self.novelties is None else self.novelties.values
-        return pack(values, self.model, self.calibration_scores, self.normals, novelties)
-
-    def _first_version(self) -> dict[str, Any]:
-        """Return the settings that files of version 1 have."""
-        names = (one.name for one in fields(_Settings) if one.default is MISSING)
-        return {name: getattr(self, name) for name in names}
+        arrays: tuple[NDArray[Any], ...] = ()
+        if self.strata is not None:
+            own = self.strata
+            values["strata"], arrays = own.columns, (own.keys, own.scores, own.codes)
+        return pack(values, self.model, self.calibration_scores, self.normals, novelties, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KeptDetector:
         """Read what :meth:`to_bytes` wrote; :class:`SavedFileError` for anything else."""
-        content = unpack(data)
+        detector = cls(**read_detector(data))
         try:
-            settings = as_record(_Settings, content.settings, "its settings")
-        except InputError as error:
-            raise SavedFileError(str(error)) from None
-        width = settings.n_features
-        for what in (settings.columns, settings.kinds):
-            if what is not None and len(what) != width:
-                raise SavedFileError(f"it has {len(what)} names or kinds for {width} features")
-        scores, normals = content.calibration_scores, content.normals
-        if not scores.size or (np.diff(scores) < 0).any():
-            raise SavedFileError("its calibration scores are not in order")
-        if normals.ndim != 2 or normals.shape[1] != width:
-            raise SavedFileError("its known normals have another number of columns")
-        novelties = _as_known(content.novelties, settings, width)
-        try:
-            read = {
-                "level": as_level(settings.level),
-                "schema": _as_schema(settings.schema, settings.columns),
-                "calibration_scores": scores,
-                "model": content.model,
-                "normals": normals,
-                "novelties": novelties,
-                "confidence": _as_confidence(settings.confidence),
-            }
-            numbers = {**vars(settings), **read}
-            del numbers["known_kinds"]
-            detector = cls(**numbers)
-            if not np.isfinite(detector.fitted.score(np.zeros((1, width)))).all():
-                raise SavedFileError("its scores are not finite")
+            scores = detector.fitted.score(np.zeros((1, detector.n_features)))
         except ConovelError as error:
             raise SavedFileError(f"its model is not one: {error}") from None
+        if not np.isfinite(scores).all():
+            raise SavedFileError("its model is not one: its scores are not finite")
         return detector
 
     def save(self, path: str | Path) -> None:
@@ -402,30 +384,3 @@ class KeptDetector:
             return cls.from_bytes(read_bytes(Path(path), MAX_BYTES))
         except SavedFileError as error:
             raise SavedFileError(f"{path} is not a detector: {error}") from None
-
-
-def _as_confidence(text: str | None) -> Fraction | None:
-    return None if text is None else as_level(text, "confidence")
-
-
-def _as_known(novelties: Matrix | None, settings: _Settings, width: int) -> KnownRows | None:
-    """Check known novelties that a file may hold, and their kinds."""
-    kinds = settings.known_kinds
-    if novelties is None or not len(novelties):
-        if kinds is not None:
-            raise SavedFileError("it has kinds of known novelties, and no known novelties")
-        return None
-    if novelties.ndim != 2 or novelties.shape[1] != width or len(novelties) != settings.n_known:
-        raise SavedFileError("its known novelties have another number of rows or columns")
-    if kinds is not None and len(kinds) != len(novelties):
-        raise SavedFileError("each of its known novelties has a kind, or none has")
-    return KnownRows(novelties, kinds)
-
-
-def _as_schema(plain: Any, columns: tuple[str, ...] | None) -> Schema | None:
-    if plain is None:
-        return None
-    schema = Schema.from_dict(plain)
-    if schema.features != columns:
-        raise SavedFileError("its features are not those of its schema")
-    return schema

@@ -3,16 +3,17 @@
 Layout, numbers little-endian::
 
     8 bytes    "CNVDTCTR"
-    2 bytes    version of the layout, 1; 2 where it has known novelties or a confidence
+    2 bytes    version of the layout, 1; 2 where it has known novelties or a confidence, 3 strata
     4 bytes    length of the header
     header     JSON: settings, columns, the model as a tree of parts, and for each array
                its type ("f8" or "i4") and shape
     arrays     one after the other
     32 bytes   SHA-256 of all bytes before
 
-The arrays begin with the calibration scores and with known normals that explain flagged rows, in
-version 2 also with known novelties that do; of either there may be none. Whatever the
-bytes are, :func:`unpack` returns a header, arrays and parts within bounds, or raises a
+The arrays begin with the calibration scores and with known normals that explain flagged rows,
+from version 2 on also with known novelties that do; of either there may be none. In version 3
+those of :class:`conovel.site.kept_strata.KeptStrata` follow. Whatever the bytes are,
+:func:`unpack` returns a header, arrays and parts within bounds, or raises a
 :class:`SavedFileError`.
 """
 
@@ -21,27 +22,40 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from conovel.errors import InputError, SavedFileError
+from conovel.errors import ConovelError, InputError, SavedFileError
+from conovel.rows.encoding import Encoder
+from conovel.rows.pairs import KnownRows
+from conovel.rows.strata import as_strata
+from conovel.rows.tables import Rows
+from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.kept import MAX_PARTS, Part
+from conovel.site.kept_strata import KeptStrata
 from conovel.spec.records import as_record
+from conovel.spec.schema import Schema
+from conovel.stats.levels import as_level
 
 T = TypeVar("T")
 
-MAGIC, VERSION = b"CNVDTCTR", 2
+MAGIC, VERSION = b"CNVDTCTR", 3
 _FIRST_VERSION = 1
+# The types of the arrays before those of the model
+_FIRST_ARRAYS = {1: "ff", 2: "fff", 3: "fffffi"}
 MAX_BYTES = 2**30
 _START = struct.Struct("<8sHI")
 _DIGEST_BYTES = 32
+MAX_FEATURES = 100_000
 _MAX_HEADER = 8 * 2**20  # the names and kinds of 100,000 features take less
 _MAX_ARRAYS = 32 * MAX_PARTS
 _MAX_DEPTH = 6
+_Names: TypeAlias = tuple[str, ...] | None
 _TypeName: TypeAlias = Literal["f8", "i4"]
 _Length: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_BYTES)]
 _Shape: TypeAlias = Annotated[list[_Length], Meta(min_length=1, max_length=2)]
@@ -72,6 +86,7 @@ class Unpacked(NamedTuple):
     calibration_scores: NDArray[np.float64]
     normals: NDArray[np.float64]
     novelties: NDArray[np.float64] | None = None  # None in version 1
+    strata: tuple[NDArray[Any], ...] = ()  # from version 3 on
 
 
 def pack(
@@ -80,15 +95,17 @@ def pack(
     calibration_scores: NDArray[np.float64],
     normals: NDArray[np.float64],
     novelties: NDArray[np.float64] | None = None,
+    strata: tuple[NDArray[Any], ...] = (),
 ) -> bytes:
     """Write a detector as bytes: the same bytes for the same detector.
 
-    Without `novelties` it is version 1, so that what an earlier release wrote keeps its digest.
+    Without `novelties` it is version 1, and without `strata` version 2, so that what an earlier
+    release wrote keeps its digest.
     """
     arrays: list[NDArray[Any]] = [calibration_scores, normals]
     if novelties is not None:
-        arrays.append(novelties)
-    version = _FIRST_VERSION if novelties is None else VERSION
+        arrays += [novelties, *strata]
+    version = _FIRST_VERSION if novelties is None else VERSION if strata else 2
     tree = _tree(model, arrays)
     types = [_type_of(array) for array in arrays]
     shapes = [[t, list(a.shape)] for t, a in zip(types, arrays, strict=True)]
@@ -126,13 +143,14 @@ def unpack(data: bytes) -> Unpacked:
         raise SavedFileError("its header is not JSON") from None
     header = _as_record(_Header, plain, "its header")
     arrays = _arrays(header.arrays, memoryview(content)[body:])
-    n_first = 2 if version == _FIRST_VERSION else 3
+    n_first = len(_FIRST_ARRAYS[version])
     first = arrays[:n_first]
-    if [a.dtype.kind for a in first] != ["f"] * n_first or first[0].ndim != 1:
-        raise SavedFileError("its calibration scores are missing")
+    if "".join(a.dtype.kind for a in first) != _FIRST_ARRAYS[version] or first[0].ndim != 1:
+        raise SavedFileError("its calibration scores or strata are missing")
     _require_few_parts(header.model)
     model = _part(header.model, dict(enumerate(arrays[n_first:], n_first)), 0)
-    return Unpacked(header.settings, model, *first)
+    novelties = first[2] if n_first > 2 else None
+    return Unpacked(header.settings, model, first[0], first[1], novelties, tuple(first[3:]))
 
 
 def _as_record(kind: type[T], plain: Any, name: str) -> T:
@@ -211,3 +229,106 @@ def _part(plain: Any, arrays: dict[int, NDArray[Any]], depth: int) -> Part:
         {name: arrays.pop(i) for name, i in places.items()},
         tuple(_part(one, arrays, depth + 1) for one in part.parts),
     )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the file of a detector says besides its numbers."""
+
+    level: str
+    scorer: str
+    imitated: bool
+    n_train: Annotated[int, Meta(ge=0)]
+    n_unlabelled: Annotated[int, Meta(ge=0)]
+    n_features: Annotated[int, Meta(ge=1, le=MAX_FEATURES)]
+    unlabelled: str
+    software: str
+    schema: dict[str, Any] | None
+    columns: _Names
+    kinds: _Names
+    # Version 2 of the file
+    n_known: Annotated[int, Meta(ge=0)] = 0
+    known_kinds: _Names = None
+    confidence: str | None = None
+    # Version 3
+    strata: _Names = None
+
+
+FIRST_SETTINGS = [one.name for one in fields(Settings) if one.default is MISSING]  # of version 1
+
+
+def read_detector(data: bytes) -> dict[str, Any]:
+    """Read the fields of a detector, and check them against each other."""
+    content = unpack(data)
+    settings = _as_record(Settings, content.settings, "its settings")
+    width = settings.n_features
+    for what in (settings.columns, settings.kinds):
+        if what is not None and len(what) != width:
+            raise SavedFileError(f"it has {len(what)} names or kinds for {width} features")
+    scores, normals = content.calibration_scores, content.normals
+    if not scores.size or (np.diff(scores) < 0).any():
+        raise SavedFileError("its calibration scores are not in order")
+    if normals.ndim != 2 or normals.shape[1] != width:
+        raise SavedFileError("its known normals have another number of columns")
+    novelties = _as_known(content.novelties, settings, width)
+    try:
+        schema = _as_schema(settings.schema, settings.columns)
+        read = {
+            "level": as_level(settings.level),
+            "schema": schema,
+            "calibration_scores": scores,
+            "model": content.model,
+            "normals": normals,
+            "novelties": novelties,
+            "confidence": _as_confidence(settings.confidence),
+            "strata": _as_strata(settings, content.strata, schema, scores),
+        }
+    except ConovelError as error:
+        raise SavedFileError(f"its settings are not those of a detector: {error}") from None
+    numbers = {**vars(settings), **read}
+    del numbers["known_kinds"]
+    return numbers
+
+
+def _as_confidence(text: str | None) -> Fraction | None:
+    return None if text is None else as_level(text, "confidence")
+
+
+def _as_strata(
+    settings: Settings, arrays: tuple[NDArray[Any], ...], schema: Schema | None, scores: Vector
+) -> KeptStrata | None:
+    """Check strata that a file may hold, against its columns and its calibration scores."""
+    if settings.strata is None and not arrays:
+        return None
+    if settings.strata is None or not arrays or settings.confidence is not None:
+        raise SavedFileError("strata go with version 3, and with no confidence")
+    encoder = None if schema is None else Encoder(schema)
+    empty = Rows(np.zeros((0, settings.n_features)), settings.columns, encoder=encoder)
+    strata = KeptStrata(as_strata(list(settings.strata)), settings.n_train, *arrays)
+    strata.check(empty)
+    if not np.array_equal(np.sort(strata.scores[strata.n_train :]), scores):
+        raise SavedFileError("its strata are not those of its calibration scores")
+    return strata
+
+
+def _as_known(novelties: Matrix | None, settings: Settings, width: int) -> KnownRows | None:
+    """Check known novelties that a file may hold, and their kinds."""
+    kinds = settings.known_kinds
+    if novelties is None or not len(novelties):
+        if kinds is not None:
+            raise SavedFileError("it has kinds of known novelties, and no known novelties")
+        return None
+    if novelties.ndim != 2 or novelties.shape[1] != width or len(novelties) != settings.n_known:
+        raise SavedFileError("its known novelties have another number of rows or columns")
+    if kinds is not None and len(kinds) != len(novelties):
+        raise SavedFileError("each of its known novelties has a kind, or none has")
+    return KnownRows(novelties, kinds)
+
+
+def _as_schema(plain: Any, columns: tuple[str, ...] | None) -> Schema | None:
+    if plain is None:
+        return None
+    schema = Schema.from_dict(plain)
+    if schema.features != columns:
+        raise SavedFileError("its features are not those of its schema")
+    return schema

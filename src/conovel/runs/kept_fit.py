@@ -12,18 +12,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from conovel.errors import ColumnError, InputError, ScorerError
+from conovel.errors import ColumnError, InputError, SampleError, ScorerError
 from conovel.rows.encoding import Encoder
-from conovel.rows.pairs import (
-    KnownRows,
-    encode_samples,
-    infer_from,
-    known_features,
-    without_kinds,
-)
+from conovel.rows.pairs import KnownRows, encode_samples, infer_from, known_features, without_kinds
 from conovel.rows.samples import Table, part_of, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
+from conovel.rows.strata import NO_STRATUM, find_strata
 from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
 from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest
@@ -35,9 +31,11 @@ from conovel.scorers.estimators import OneClass
 from conovel.scorers.kept import Part, as_kept, flat_part, from_part, to_part
 from conovel.scorers.known import add_likeness
 from conovel.site.blocks import require_two, split_by_number, training_sample
+from conovel.site.kept_strata import KeptStrata
 from conovel.site.sent.compact import imitate
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema
+from conovel.spec.strata import balanced
 from conovel.spec.training import ANY_SHARE
 from conovel.spec.version import __version__
 from conovel.stats.conditional import price
@@ -99,12 +97,19 @@ def keep(
     level = settings.level if sure is None else settings.level / price(sure)
     planned = replace(settings, level=level, least=ANY_SHARE)
     samples = _read(planned, X_null, X_unlabelled, X_known, schema)
+    if settings.strata:
+        samples, keys, codes = _within_strata(samples, settings)
     null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.novelties
     tell("fitting the score model")
     fitted, training = _fit(settings, samples)
     part, imitated = _as_part(fitted, training, settings.seed)
     tell("scoring")
     calibration, encoder = samples.calibration, samples.calibration.encoder
+    score, strata = from_part(part, calibration.width, fitted.name).score, None
+    scores = score(calibration.values)
+    if settings.strata:
+        both = np.concatenate([score(null_train), scores])
+        strata = KeptStrata(settings.strata, len(null_train), keys, both, codes)
     return KeptDetector(
         level=settings.level,
         scorer=fitted.name,
@@ -116,16 +121,50 @@ def keep(
         n_train=len(null_train),
         n_unlabelled=0 if unlabelled is None else len(unlabelled),
         unlabelled="" if unlabelled is None else content_digest(unlabelled.values),
-        calibration_scores=np.sort(
-            from_part(part, calibration.width, fitted.name).score(calibration.values)
-        ),
+        calibration_scores=np.sort(scores),
         model=part,
         normals=null_train[:: -(-len(null_train) // MOST_NORMALS)] if explain else null_train[:0],
         software=__version__,
         n_known=0 if novelties is None else len(novelties),
         novelties=novelties if explain else None,
         confidence=sure,
+        strata=strata,
     )
+
+
+def _within_strata(
+    samples: _Samples, settings: OneSiteSettings
+) -> tuple[_Samples, Matrix, NDArray[np.int32]]:
+    """Keep the known normals of strata, and say which one each is in.
+
+    Calibration rows are put into a random order, of which a batch uses the first ones. Of a
+    stratum with few unlabelled rows not all known normals train.
+
+    Proof: Theorem 22 (docs/theory.md#thm-strata).
+    """
+    train, calibration = samples.train, samples.calibration
+    both = replace(train, values=np.concatenate([train.values, calibration.values]))
+    strata = find_strata(both, samples.unlabelled or calibration, settings.strata)
+    rng, labels = np.random.default_rng(settings.seed), range(len(strata.labels))
+    order = rng.permutation(len(both))
+    order = order[strata.null[order] != NO_STRATUM]
+    of_train = [order[(order < len(train)) & (strata.null[order] == s)] for s in labels]
+    if samples.unlabelled is not None:
+        mixture = {s: n for s, (_, n) in enumerate(strata.sizes()) if n and of_train[s].size}
+        if mixture:
+            n_train = balanced([one.size for one in of_train], mixture)
+            of_train = [one[:n] for one, n in zip(of_train, n_train, strict=True)]
+    parts = np.sort(np.concatenate([order[:0], *of_train])), order[order >= len(train)]
+    if not all(part.size for part in parts):
+        raise SampleError(
+            f"the strata of {', '.join(settings.strata)} have too few known normals to train and"
+            " to calibrate: put strata together in a new column, or add known normals"
+        )
+    own_train, own = (replace(train, values=both.values[part]) for part in parts)
+    kept = {key: s for key, s in strata.codes.items() if s != NO_STRATUM}
+    keys = np.array(sorted(kept, key=kept.__getitem__))
+    codes = strata.null[np.concatenate(parts)].astype(np.int32)
+    return samples._replace(train=own_train, calibration=own), keys, codes
 
 
 def _fit(settings: OneSiteSettings, samples: _Samples) -> tuple[FittedScorer, TrainingSet | None]:

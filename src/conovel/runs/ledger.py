@@ -8,21 +8,25 @@ time"). :mod:`conovel.runs.ledger_file` reads and writes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import BatchRefusedError, InputError
 from conovel.runs.certificates import certificate_of_list
-from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, ListedRow, Needs, Score
-from conovel.spec.guarantee import over_time
+from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, ListedRow, Needs
+from conovel.spec.guarantee import Guarantee, over_time
 from conovel.stats.batches import (
+    LIST_MOST,
+    LIST_SHARE,
     Batch,
     final_by_evidence,
     final_by_ranks,
+    final_share,
     largest_listed_rank,
     level_share,
     list_by_evidence,
@@ -33,6 +37,10 @@ from conovel.stats.levels import Level, as_level, as_whole
 from conovel.stats.words import counted
 
 MAX_BATCHES = 100_000
+# From a level, and a share of the rows, to the place of each row's e-value, and the e-values
+GiveEvidence: TypeAlias = Callable[
+    [Fraction, Fraction], tuple[NDArray[np.int64], tuple[Fraction, ...]]
+]
 
 
 class Ledger:
@@ -132,8 +140,8 @@ class Ledger:
             return [int(self.reaches(self.list_size, entry)) for entry in self.entries]
         if self.final:  # only what was rejected is held
             return [int(batch.ranks.max(initial=0)) for batch in batches]
-        is_kept = self.facts is not None and self.facts.score == "kept"
-        return (list_by_ranks if is_kept else list_by_evidence)(batches, self.level)
+        by_rank = self.facts is not None and self.facts.by_rank
+        return (list_by_ranks if by_rank else list_by_evidence)(batches, self.level)
 
     @property
     def in_network(self) -> bool:
@@ -157,7 +165,7 @@ class Ledger:
     def needs(self, n_tests: int, n_calibration: int | None = None) -> Needs | None:
         """Say what a next batch of so many rows needs before any row can be flagged.
 
-        None if the ledger is full and takes no further batch, and in a network.
+        None if the ledger is full and takes no further batch, in a network, and with strata.
 
         Parameters
         ----------
@@ -167,22 +175,27 @@ class Ledger:
             Calibration rows behind its ranks; those of the last batch if not given.
         """
         n_tests = as_whole(n_tests, "n_tests", 1)
-        if self.in_network:
-            return None  # it depends on the other agents
+        if self.in_network or (self.facts is not None and self.facts.strata):
+            return None  # it depends on the other agents, or on the strata of its rows
         if n_calibration is None:
             n_calibration = self.entries[-1].batch.n_calibration if self.entries else 0
+        if self.is_full:
+            return None
         # A row of rank 1 is listed iff K ≥ m/(α(ℓ+1)), with all rows so far or, for final
         # decisions, with the rows of the batch and its share of the level.
         m, level = self.n_tests + n_tests, self.level
         if self.final:
             m, level = n_tests, level * level_share(len(self.entries) + 1, self.n_batches)
-        if not level:
-            return None
         return Needs(n_tests, math.ceil(m / (level * (n_calibration + 1))), self.n_listed)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all batches that share the level are there."""
+        return self.final and len(self.entries) >= self.n_batches
 
     def require(self, facts: BatchFacts) -> None:
         """Refuse a batch that the ledger must not take."""
-        if self.final and len(self.entries) >= self.n_batches:
+        if self.is_full:
             raise BatchRefusedError(
                 f"the ledger is full: its level was shared among {self.n_batches} batches with"
                 " final decisions. Begin a new ledger"
@@ -205,6 +218,7 @@ class Ledger:
         facts: BatchFacts,
         ids: Sequence[Any] | NDArray[Any] | None = None,
         name: str | None = None,
+        evidence: GiveEvidence | None = None,
     ) -> LedgerUpdate:
         """Take a batch and decide about all rows so far; see :meth:`require`.
 
@@ -217,12 +231,20 @@ class Ledger:
             Names of the rows.
         name : str, optional
             Of the batch; "batch 3" if not given.
+        evidence : callable, optional
+            With strata, gives the e-values of rows in the place of ranks.
         """
         self.require(facts)
-        before = self.listed()
+        before, values = self.listed(), tuple[Fraction, ...]()
         self.facts = facts._replace(content="")
-        most = self._rank_to_hold(ranks, n_calibration, facts.score, len(before))
-        self._append(Batch.of(ranks, n_calibration, most), facts, ids, name)
+        if evidence is not None:
+            number = len(self.entries) + 1
+            plain = LIST_SHARE * self.level, LIST_MOST
+            final = final_share(self.level, number, self.n_batches)
+            ranks, values = evidence(*(final if self.final else plain))
+        batch = Batch.of(ranks, n_calibration, n_calibration + 1, values)
+        most = self._rank_to_hold(batch, len(before))
+        self._append(Batch.of(ranks, n_calibration, most, values), facts, ids, name)
         return self.update_since(before)
 
     def add_of_network(
@@ -271,7 +293,6 @@ class Ledger:
         """Say what the last batch changed on a list."""
         after, last = self.listed(), self.entries[-1]
         earlier, later = set(before), set(after)
-        score = self.facts.score if self.facts is not None else "kept"
         return LedgerUpdate(
             number=len(self.entries),
             name=last.name,
@@ -281,18 +302,23 @@ class Ledger:
             joined=tuple(row for row in after if row not in earlier),
             left=tuple(row for row in before if row not in later),
             needs=self.needs(last.batch.n_tests),
-            guarantee=over_time(self.level, score, final=self.final),
+            guarantee=self.guarantee,
+            is_full=self.is_full,
         )
 
-    def _rank_to_hold(
-        self, ranks: NDArray[np.int64], n_calibration: int, score: Score, n_before: int
-    ) -> int:
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for the list."""
+        score = "kept" if self.facts is None else self.facts.score
+        within = self.facts is not None and self.facts.strata
+        return over_time(self.level, score, final=self.final, within=bool(within))
+
+    def _rank_to_hold(self, batch: Batch, n_before: int) -> int:
         """Return the largest rank that can still matter once the batch is decided."""
         if not self.final:
-            return largest_listed_rank(self.level, n_calibration)
-        batch = Batch.of(ranks, n_calibration, n_calibration + 1)
-        decide = final_by_ranks if score == "kept" else final_by_evidence
-        return decide(batch, n_before, self.level, len(self.entries) + 1, self.n_batches)
+            size = batch.n_calibration
+            return len(batch.values) - 1 if batch.values else largest_listed_rank(self.level, size)
+        return final_limit(self, batch, n_before)
 
     def save(self, path: str | Path) -> None:
         """Write the ledger to a file, whole or not at all."""
@@ -306,6 +332,13 @@ class Ledger:
         from conovel.runs.ledger_file import read_ledger  # noqa: PLC0415
 
         return read_ledger(Path(path))
+
+
+def final_limit(ledger: Ledger, batch: Batch, n_before: int) -> int:
+    """Decide the next batch for good: return the largest rank that is rejected."""
+    by_rank = ledger.facts is not None and ledger.facts.by_rank
+    decide = final_by_ranks if by_rank else final_by_evidence
+    return decide(batch, n_before, ledger.level, len(ledger.entries) + 1, ledger.n_batches)
 
 
 def _require_same(before: BatchFacts, facts: BatchFacts) -> None:

@@ -8,10 +8,12 @@ Layout (all fields are required, in any order; docs/how-to/every-day.md describe
      "batches": [{"name": "monday.csv", "content": "…", "n_tests": 500, "n_calibration": 999,
                   "rows": [3, 17], "ranks": [1, 40], "ids": ["a", "b"] or null,
                   "network": [tests, rejections] of all agents or null}, …],
+                  in format 3 "evidence": ["40/3", "0"], whose places are the ranks
      "list_size": 0, or in a network the rows on the list over all agents,
      "checksum": SHA-256 of the other fields}
 
-Format 1 is read, too. Its facts have no settings: those of the next batch are then noted.
+Format 3 has strata; "settings" then has the digest of their columns for a kept score, too. Format
+1 is read, too. Its facts have no settings: those of the next batch are then noted.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -31,26 +35,22 @@ from numpy.typing import NDArray
 from conovel.errors import ConovelError, FileError, InputError, SavedFileError
 from conovel.rows.storage import locked, read_bytes, write_durably
 from conovel.runs.detection import Detection
-from conovel.runs.ledger import MAX_BATCHES, Ledger
+from conovel.runs.ledger import MAX_BATCHES, GiveEvidence, Ledger, final_limit
 from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, Score
 from conovel.runs.site_results import with_part
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.records import Digest, as_record
-from conovel.stats.batches import (
-    Batch,
-    final_by_evidence,
-    final_by_ranks,
-    largest_listed_rank,
-)
+from conovel.stats.batches import Batch, largest_listed_rank
 
-FORMAT = 2
+FORMAT, _WITHOUT_STRATA = 3, 2
 MAX_BYTES = 256 * 2**20
 _MAX_ROWS = 2**40
 _MAX_NAME = 4096
-_READ = (1, 2)  # formats
+_MOST_VALUES = 128  # different e-values of a batch: one for each group of strata, and zero
 _RowNumber: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_ROWS)]
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MAX_ROWS)]
 _Name: TypeAlias = Annotated[str, Meta(max_length=_MAX_NAME)]
+_Value: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9]{1,200}(/[1-9][0-9]{0,199})?\Z")]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class _BatchRecord:
     ranks: list[_Count]
     ids: list[str] | None
     network: Annotated[list[_RowNumber], Meta(min_length=2, max_length=2)] | None
+    evidence: Annotated[list[_Value], Meta(min_length=1, max_length=_MOST_VALUES)] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,16 +121,18 @@ def take_batch(
     facts: BatchFacts,
     ids: Sequence[Any] | NDArray[Any] | None = None,
     name: str | None = None,
+    evidence: GiveEvidence | None = None,
 ) -> LedgerUpdate:
     """Add a batch to a ledger; a file is locked, read anew, and replaced as a whole."""
+    batch = ranks, n_calibration, facts, ids, name, evidence
     if isinstance(ledger, Ledger):
-        return open_ledger(ledger, level).add(ranks, n_calibration, facts, ids, name)
+        return open_ledger(ledger, level).add(*batch)
     path = Path(ledger)
     with locked(path):
         for unfinished in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*"):
             unfinished.unlink(missing_ok=True)  # a process was killed while it wrote
         book = open_ledger(path, level)
-        update = book.add(ranks, n_calibration, facts, ids, name)
+        update = book.add(*batch)
         write_ledger(book, path)
     return update
 
@@ -169,7 +172,7 @@ def ledger_as_plain(ledger: Ledger) -> dict[str, Any]:
     facts = ledger.facts
     content = {
         "conovel": "ledger",
-        "format": FORMAT,
+        "format": FORMAT if facts is not None and facts.strata else _WITHOUT_STRATA,
         "level": str(ledger.level),
         "final": bool(ledger.final),
         "n_batches": ledger.n_batches,
@@ -185,6 +188,7 @@ def ledger_as_plain(ledger: Ledger) -> dict[str, Any]:
                 "ids": None if entry.ids is None else list(entry.ids),
                 "network": None if entry.network is None else list(entry.network),
             }
+            | ({"evidence": list(map(str, own))} if (own := entry.batch.values) else {})
             for entry in ledger.entries
         ],
         "list_size": ledger.list_size,
@@ -235,9 +239,8 @@ def _as_ledger(content: Any) -> Ledger:
     _require(isinstance(content, dict), "it holds no JSON object")
     _require(content.get("conovel") == "ledger", "the field 'conovel' is not 'ledger'")
     format_ = content.get("format")
-    reads = " and ".join(map(str, _READ))
-    is_read = type(format_) is int and format_ in _READ
-    _require(is_read, f"its format is {format_!r}, and this release reads {reads}")
+    is_read = type(format_) is int and 1 <= format_ <= FORMAT
+    _require(is_read, f"its format is {format_!r}, and this release reads 1 to {FORMAT}")
     _require(
         content.keys() == {one.name for one in fields(_LedgerRecord)},
         "fields are missing or unknown",
@@ -252,6 +255,8 @@ def _as_ledger(content: Any) -> Ledger:
         _require(has_settings == (format_ > 1), "facts are not as expected")
         settings = tuple(sorted(facts.settings.items()))
         ledger.facts = BatchFacts(facts.score, facts.source, facts.schema, "", settings)
+        has_strata = format_ == FORMAT
+        _require(bool(ledger.facts.strata) == has_strata, "strata go with format 3")
     ledger.list_size = record.list_size
     _require((facts is None) == (not record.batches), "facts and batches contradict each other")
     for number, plain in enumerate(record.batches, 1):
@@ -267,7 +272,8 @@ def _take(ledger: Ledger, record: _BatchRecord, label: str) -> None:
     _require(not seen, f"{label} occurs twice")
     size = record.n_calibration
     most = largest_listed_rank(ledger.level, size) if not ledger.final else size + 1
-    most = 1 if ledger.in_network else most
+    values = _as_values(ledger, record.evidence, label)
+    most = 1 if ledger.in_network else len(values) - 1 if values else most
     rows, ranks = (np.array(one, dtype=np.int64) for one in (record.rows, record.ranks))
     _require(rows.size == ranks.size, f"{label} has not one rank for each row")
     _require(ranks.max(initial=0) <= most, f"a rank of {label} is too large")
@@ -275,10 +281,20 @@ def _take(ledger: Ledger, record: _BatchRecord, label: str) -> None:
     _require(bool((np.diff(rows) > 0).all()), f"the rows of {label} are not in order")
     ids = None if record.ids is None else tuple(record.ids)
     _require(ids is None or len(ids) == rows.size, f"{label} has not one id for each row")
-    batch = Batch(record.n_tests, size, rows, ranks)
+    batch = Batch(record.n_tests, size, rows, ranks, values)
     network = _as_network(ledger, record.network, rows.size, label)
     _check_batch(ledger, batch, label)
     ledger.entries.append(Entry(record.name, record.content, batch, ids, network))
+
+
+def _as_values(ledger: Ledger, given: list[str] | None, label: str) -> tuple[Fraction, ...]:
+    """Check the e-values of a batch with strata: they descend to zero."""
+    has_strata = ledger.facts is not None and bool(ledger.facts.strata)
+    _require((given is not None) == has_strata, f"the evidence of {label} is wrong")
+    values = tuple(map(Fraction, given or ()))
+    descend = all(one > other for one, other in pairwise(values))
+    _require(descend and (not values or not values[-1]), f"the evidence of {label} is wrong")
+    return values
 
 
 def _as_network(
@@ -300,10 +316,8 @@ def _check_batch(ledger: Ledger, batch: Batch, label: str) -> None:
         same = ledger.entries[0].batch.n_calibration == batch.n_calibration
         _require(same, f"{label} has another number of calibration rows")
     if ledger.final:
-        number = len(ledger.entries) + 1
-        decide = final_by_ranks if is_kept else final_by_evidence
-        limit = decide(batch, ledger.n_listed, ledger.level, number, ledger.n_batches)
-        follows = number <= ledger.n_batches and batch.ranks.max(initial=0) <= limit
+        limit = 0 if ledger.is_full else final_limit(ledger, batch, ledger.n_listed)
+        follows = batch.ranks.max(initial=0) <= limit
         _require(follows, f"the decisions of {label} do not follow from its ranks")
 
 

@@ -31,8 +31,19 @@ class BatchFacts(NamedTuple):
     source: str
     schema: str  # digest of the columns
     content: str  # digest of the rows of the batch, whatever their order
-    # Where each batch gets a score of its own, the name and a digest of each setting of it
+    # Where each batch gets a score of its own, the name and a digest of each setting of it; of a
+    # kept score the strata alone
     settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def strata(self) -> str:
+        """Digest of the columns within whose values rows are compared; empty without strata."""
+        return dict(self.settings).get("strata", "") if self.score != "network" else ""
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether ranks among one calibration sample decide, and not evidence."""
+        return self.score == "kept" and not self.strata
 
 
 class ListedRow(NamedTuple):
@@ -105,9 +116,12 @@ class LedgerUpdate:
     joined, left : tuple of ListedRow
         Rows that came on the list and that went off it, of this batch and of earlier ones.
     needs : Needs or None
-        What a next batch of the same size needs; None if the ledger is full.
+        What a next batch of the same size needs; None where it depends on its strata, or on
+        other agents, and if the ledger is full.
     guarantee : Guarantee
         What holds for the list.
+    is_full : bool
+        Whether it takes no further batch.
 
     See Also
     --------
@@ -123,6 +137,7 @@ class LedgerUpdate:
     left: tuple[ListedRow, ...]
     needs: Needs | None
     guarantee: Guarantee
+    is_full: bool = False
 
     def summary(self) -> dict[str, Any]:
         """Give everything but the rows of this batch, ready for JSON."""

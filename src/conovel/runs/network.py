@@ -25,7 +25,6 @@ from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_le
 from conovel.runs.network_run import Phase, as_dropouts, check_sites, run_network, with_checks
 from conovel.runs.repeats import run_repeatedly
 from conovel.runs.results import NetworkRun
-from conovel.runs.strata import refuse_with_strata
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
@@ -261,8 +260,6 @@ class Network(Shown):
         if self.confidence is not None:
             sure = as_certain(self.confidence, spec.repeats, spec.pi0, self.ledger)
             refuse_uncovered(spec)
-        if spec.strata and self.ledger is not None:
-            refuse_with_strata(ledger=True)
         vanishing = as_dropouts(dropouts, agents)
         if self.min_group_rows is not None:
             as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")

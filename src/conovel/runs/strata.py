@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from conovel.deciding.strata import StrataOutcome, decide_strata
 from conovel.errors import InputError
+from conovel.rows.strata import MOST_STRATA
 from conovel.runs.detection import Detection
-from conovel.runs.site_results import decide
+from conovel.runs.site_results import Cells, decide
+from conovel.scorers.base import Vector
+from conovel.site.blocks import Ranked
 from conovel.site.checks.rows import CheckedRows
+from conovel.site.kept_strata import BatchStrata
 from conovel.site.site import Site
-from conovel.site.strata import checked_within
+from conovel.site.strata import StrataResult, StrataRows, StrataScale, checked_within
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import within_strata
@@ -31,9 +39,8 @@ def refuse_with_strata(**settings: Any) -> None:
         "pi0": "an estimate of the share of normal rows is not proven for them",
         "ties": "rows of one cell are flagged together, so that there are no ties to break",
         "train_fraction": "each stratum needs known normals that train: leave it out",
-        "ledger": "a ledger decides by ranks among all calibration rows",
-        "keep": "a kept detector has one calibration sample; use detect, which fits to each batch",
         "verdicts": "which known normals are spent is not counted by stratum",
+        "confidence": "p-values that hold for one calibration sample are not proven for cells",
     }
     for name, is_given in settings.items():
         if is_given:
@@ -66,6 +73,70 @@ def compared_rows(
     return checked_within(checked, find_site(samples, settings).strata)
 
 
+class CellEvidence(NamedTuple):
+    """The rows of one site in the cells of their strata: gives e-values to a ledger."""
+
+    decided: StrataOutcome
+    scale: StrataScale
+    codes: NDArray[np.int16]  # of shape (m,); the stratum of each row
+    scores: Vector  # of shape (m,)
+
+    def __call__(
+        self, level: Fraction, most: Fraction
+    ) -> tuple[NDArray[np.int64], tuple[Fraction, ...]]:
+        """Return the place of each row's e-value, from 1, and the e-values, descending to 0.
+
+        Proof: Lemma 12 (docs/theory.md#lem-block-evidence).
+        """
+        counts, groups = self.decided.counts, self.decided.groups
+        outcome = decide_strata(counts, groups, level, most)
+        cells = replace(self.scale, floors=(), cuts=()).cells(self.codes, self.scores)
+        rejected = replace(self.scale, cuts=outcome.cuts).rejected(self.codes, cells)
+        # Rows that are not tested are rows of the batch, too, and have no evidence.
+        worth = [e * self.codes.size / counts.size for e in outcome.evidence]
+        values = (*sorted({e for e in worth if e}, reverse=True), Fraction(0))
+        places = np.full(MOST_STRATA + 1, len(values))
+        places[list(self.scale.rows.tested)] = [values.index(e) + 1 for e in worth]
+        return np.where(rejected, places[self.codes], len(values)), values
+
+
+def decide_kept(
+    strata: BatchStrata, scores: Vector, level: Fraction, result: Detection
+) -> Detection:
+    """Decide about a batch of a kept detector; `result` is what is said besides.
+
+    Proof: Theorem 22 (docs/theory.md#thm-strata), Theorem 12 (docs/theory.md#thm-groups).
+    """
+    split, codes = strata.split(Fraction(0)), strata.strata.test
+    tested = np.zeros(codes.size, dtype=np.bool_)
+    tested[split.tests] = True
+    calibration = strata.kept.scores[split.calibration]
+    rows = StrataRows(tuple(strata.tested), strata.strata.null[split.calibration], codes)
+    scale = strata.scale(split, rows, scores)
+    own = scores[tested]
+    ranked = rows.ranked(Ranked.of(tested, calibration, own, np.ones(own.size, np.int64)))
+    groups = [one.group for one in strata.plan() if one.is_tested]
+    outcome = decide_strata(scale.count(ranked), groups, level)
+    scale = replace(scale, floors=outcome.floors, cuts=outcome.cuts)
+    cells = scale.cells(codes, ranked.scores)
+    parts = {
+        "cells": Cells(cells, 0),
+        "strata": StrataResult.of(strata, Fraction(0)),
+        "decided": CellEvidence(outcome, scale, codes, ranked.scores),
+    }
+    return replace(
+        result,
+        rejected=scale.rejected(codes, cells),
+        ranks=ranked.ranks,
+        scores=ranked.scores,
+        tested=tested,
+        n_calibration=calibration.size,
+        calibration_scores=calibration,
+        stepup=step_of(outcome, level),
+        parts={**result.parts, **parts},
+    )
+
+
 def decide_site(site: Site, settings: OneSiteSettings) -> StrataOutcome:
     """Learn, score and count the rows of a site, and decide; note the floors at the site."""
     site.ranks({})
@@ -78,10 +149,10 @@ def decide_site(site: Site, settings: OneSiteSettings) -> StrataOutcome:
     return outcome
 
 
-def step_of(outcome: StrataOutcome, settings: OneSiteSettings) -> StepUp:
+def step_of(outcome: StrataOutcome, level: Fraction) -> StepUp:
     """Give the decision in the form of a step-up; no rank is a limit."""
     n = outcome.n_rejected
-    return StepUp(n, (), ((n,),), (0,), settings.level, None)
+    return StepUp(n, (), ((n,),), (0,), level, None)
 
 
 def detect_strata(
@@ -93,14 +164,16 @@ def detect_strata(
     """
     tell("fitting the score model")
     outcome = decide_site(site, settings)
+    assert site.scale is not None and site.strata is not None  # noqa: S101, PT018
+    decided = CellEvidence(outcome, site.scale, site.strata.strata.test, site.scores)
     tell("deciding")
     result = decide(site, N_CELLS, samples.ids)
     own = {part.name: getattr(result, part.name) for part in fields(result)}
-    own["parts"] = {**result.parts, "strata_counts": (outcome.above, outcome.blocks)}
+    own["parts"] = {**result.parts, "decided": decided}
     return Detection(
         **own,
         calibration_scores=site.calibration_scores,
-        stepup=step_of(outcome, settings),
+        stepup=step_of(outcome, settings.level),
         n_train=len(site.own_block.null_train),
         scorer=site.fitted.name,
         guarantee=within_strata(settings.level, settings.strata),

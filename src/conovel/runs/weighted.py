@@ -19,12 +19,7 @@ from conovel.scorers.base import Matrix, Mixture, Vector
 from conovel.site.shift import estimate_weights, like_mixture
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import weighted
-from conovel.stats.weighted import (
-    as_row_weights,
-    effective_rows,
-    weighted_step_up,
-    whole_weights,
-)
+from conovel.stats.weighted import as_row_weights, effective_rows, weighted_step_up, whole_weights
 
 ESTIMATE = "estimate"
 WeightsLike: TypeAlias = str | Callable[[Any], Any] | None

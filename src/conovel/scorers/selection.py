@@ -69,10 +69,7 @@ class HoldOut:
         return np.array([_tail_shares(hidden[group != g], mixed).sum() for g in range(n_groups)])
 
     def select(
-        self,
-        names: Sequence[str],
-        scores: Sequence[Vector],
-        caution: float = 1.0,
+        self, names: Sequence[str], scores: Sequence[Vector], caution: float = 1.0
     ) -> Selection:
         """Choose between candidates by the scores they give to the mixture with the hidden nulls.
 

@@ -111,9 +111,15 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
     """
-    scores, normals = (
-        np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
-    )
+    return scale_of(training.mixture.score(model), model.score(training.null_train), least)
+
+
+def scale_of(scores: Vector, normals: Vector, least: int = 1) -> CommonScale:
+    """Learn the cells from the scores of the mixture, as a multiset, and of null_train.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+    """
+    scores, normals = np.sort(scores), np.sort(normals)
     is_probability = bool(min(scores[0], normals[0]) >= 0 and max(scores[-1], normals[-1]) <= 1)
     if is_probability:
         curve = fit_curve(*(log_odds(some, _CLOSEST) for some in (scores, normals)))

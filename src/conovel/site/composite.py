@@ -78,10 +78,7 @@ class Combined:
 
 
 def fit_composite(
-    composite: str,
-    local: FittedScorer,
-    surrogates: Sequence[ScoreModel],
-    training: TrainingSet,
+    composite: str, local: FittedScorer, surrogates: Sequence[ScoreModel], training: TrainingSet
 ) -> Composite:
     """Fit what a composite needs.
 

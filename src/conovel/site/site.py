@@ -270,10 +270,7 @@ class Site:
         return self.block_of(nulls[train], nulls[calibration], tests)
 
     def block_of(
-        self,
-        train: NDArray[np.intp],
-        calibration: NDArray[np.intp],
-        tests: NDArray[np.intp],
+        self, train: NDArray[np.intp], calibration: NDArray[np.intp], tests: NDArray[np.intp]
     ) -> Block | StoredBlock:
         """Take rows together that train, calibrate and are tested."""
         null, test, most = self.null, self.test, self.work.max_train_rows

@@ -101,7 +101,7 @@ class SiteStrata:
         rng = np.random.default_rng(self.spec.seed)
         train, calibration = [], []
         for s, one in enumerate(self.plan(weight)):
-            order = rng.permutation(np.flatnonzero(self.strata.null == s))
+            order = self.ordered(np.flatnonzero(self.strata.null == s), rng)
             stop = one.n_train + one.n_calibration
             train.append(order[: one.n_train])
             calibration.append(order[one.n_train : stop])
@@ -123,6 +123,10 @@ class SiteStrata:
                 " strata together in a new column, or add known normals"
             )
         return places
+
+    def ordered(self, places: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+        """Order the known normals of a stratum: the first ones train, and the next calibrate."""
+        return rng.permutation(places)
 
     def _named(self) -> str:
         return listed(list(self.strata.columns), 5)
@@ -155,9 +159,10 @@ class SiteStrata:
                 )
                 findings.append(Finding(code, message, fix, numbers={"n_rows": n, "n": len(some)}))
         if n_together:
+            rare = f" ({listed(list(self.strata.rare), 8)})" if self.strata.rare else ""
             message = (
                 f"{counted(n_together, 'row')} are not tested: their values of {self._named()} are"
-                " rare, or unknown to the schema, and are no stratum"
+                f" rare{rare}, or unknown to the schema, and are no stratum"
             )
             fix = "add known normals with these values, or name them as levels in the schema"
             numbers = {"n_rows": n_together, "n": 0}

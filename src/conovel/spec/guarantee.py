@@ -88,7 +88,9 @@ def one_site(
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
 
 
-def within_strata(level: Fraction, columns: Sequence[str], repeats: int = 1) -> Guarantee:
+def within_strata(
+    level: Fraction, columns: Sequence[str], repeats: int = 1, *, is_kept: bool = False
+) -> Guarantee:
     """State the guarantee of one site whose rows are compared within strata (docs/theory.md)."""
     which = joined([f"'{name}'" for name in columns])
     runs = "" if repeats == 1 else f" {repeats} runs gave evidence, and its average decided."
@@ -97,6 +99,8 @@ def within_strata(level: Fraction, columns: Sequence[str], repeats: int = 1) -> 
         f" {float(level):g}, whatever the shares of strata ({which}) are among known normals and"
         f" among tests. Exact for every sample size; ties are allowed.{runs}"
     )
+    if is_kept:
+        return Guarantee(statement + _ONE_CALIBRATION, (EXCHANGEABLE_WITHIN, UNSEEN_ROWS))
     return Guarantee(statement, (EXCHANGEABLE_WITHIN, BLIND_SCORER))
 
 
@@ -221,12 +225,12 @@ def kept_score(
     return Guarantee(statement, (EXCHANGEABLE, UNSEEN_ROWS))
 
 
-def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
+def over_time(level: Fraction, score: str, *, final: bool, within: bool = False) -> Guarantee:
     """State the guarantee of a list over several batches (docs/theory.md, "Over time").
 
-    `score` is "kept", "refitted" or "network".
+    `score` is "kept", "refitted" or "network"; `within`: rows were compared within strata.
     """
-    alpha = f"{float(level):g}"
+    alpha, alike = f"{float(level):g}", EXCHANGEABLE_WITHIN if within else EXCHANGEABLE
     if final:
         statement = (
             f"At every time the share of false alarms among all rows flagged so far is expected to"
@@ -234,7 +238,7 @@ def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
             " final."
         )
     else:
-        times = " times the share of normal rows" if score == "kept" else ""
+        times = " times the share of normal rows" if score == "kept" and not within else ""
         whose = " and all agents" if score == "network" else ""
         statement = (
             f"The expected share of false alarms on the list over all batches so far{whose} is at"
@@ -242,8 +246,8 @@ def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
             " join or leave the list later."
         )
     if score == "kept":
-        return Guarantee(statement + _ONE_CALIBRATION, (EXCHANGEABLE, NO_REACTION, UNSEEN_ROWS))
+        return Guarantee(statement + _ONE_CALIBRATION, (alike, NO_REACTION, UNSEEN_ROWS))
     if score == "network":
         needs = "what the runs of the batches need; their regime says what counts as a false alarm"
         return Guarantee(statement, (needs, NO_REACTION, SAME_SETTINGS))
-    return Guarantee(statement, (EXCHANGEABLE, NO_REACTION, SAME_SETTINGS, BLIND_SCORER))
+    return Guarantee(statement, (alike, NO_REACTION, SAME_SETTINGS, BLIND_SCORER))

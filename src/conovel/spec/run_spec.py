@@ -139,6 +139,9 @@ class RunSpec:
         if not all(isinstance(name, str) and name for name in self.strata):
             raise InputError(f"strata must be names of columns, not {briefly(self.strata)}")
         self._refuse("strata")
+        if isinstance(self.schema, Schema):
+            for name in self.strata:
+                self.schema.require_apart(name)
         if self.is_committed:
             raise InputError(
                 "with strata the totals of each agent decide, and committed counts, which liars"

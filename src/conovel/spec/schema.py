@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from conovel.errors import InputError
+from conovel.errors import ColumnError, InputError
 from conovel.spec.made_from import MadeFrom
 from conovel.spec.records import check_fields, read_toml
 from conovel.stats.levels import is_finite_number
@@ -215,6 +215,23 @@ class Schema:
             raise InputError("a schema names each column once")
         if not self.features:
             raise InputError("the schema has no feature: at least one column must not be ignored")
+
+    def require_apart(self, name: str) -> None:
+        """Refuse a column of strata that is left out, or whose values are put together."""
+        column = next((one for one in self.used if one.name == name), None)
+        if column is None:
+            ignored = "ignored by the schema" if name in self.names else "not in the schema"
+            what = f"is {ignored}: a column of strata is a column of the score, of a kind such as"
+            what += " category"
+        elif column.kind == "date":
+            what = "is a date, of which only parts are used: add a column such as the month"
+        elif column.buckets:
+            what = "is put into buckets by the schema: give it levels"
+        elif column.low is not None or column.high is not None:
+            what = "has bounds in the schema, beyond which values are put together: leave them out"
+        else:
+            return
+        raise ColumnError(f"strata: column {name!r} {what}")
 
     @property
     def names(self) -> tuple[str, ...]:

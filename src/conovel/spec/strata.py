@@ -87,15 +87,12 @@ def plan_strata(
     groups = (
         divide_strata(blocks, level) if n_agents == 1 else [_worth_most(blocks, level, n_agents)]
     )
-    for group in groups:
-        if not is_fixed and (len(group) > 1 or weight):
-            w = max([weight, *(blocks[s].weight for s in group)])
-            for s in group:
-                kept[s] = min(kept[s], needed_calibration(sizes[s].n_test, w))
+    if not is_fixed:
+        kept = _needed(blocks, groups, weight)
     places = {s: g for g, group in enumerate(groups) for s in group}
     trains = [n - kept[s] if s in places else 0 for s, (n, _) in enumerate(sizes)]
     if not is_fixed and places:
-        trains = _balanced(trains, {s: kept[s] + sizes[s].n_test for s in places})
+        trains = balanced(trains, {s: kept[s] + sizes[s].n_test for s in places})
     if (total := sum(trains)) > most:
         trains = [n * most // total for n in trains]
     return [
@@ -104,7 +101,37 @@ def plan_strata(
     ]
 
 
-def _balanced(trains: Sequence[int], mixture: Mapping[int, int]) -> list[int]:
+def plan_batch(
+    sizes: Sequence[Numbers], trains: Sequence[int], level: Fraction
+) -> list[StratumPlan]:
+    """Say which strata of a batch a kept detector tests, and how many rows of each calibrate.
+
+    Proof: Theorem 22 (docs/theory.md#thm-strata).
+    """
+    blocks = [Planned(one.n_test, one.n_null - k) for one, k in zip(sizes, trains, strict=True)]
+    groups = divide_strata(blocks, level)
+    kept = _needed(blocks, groups, Fraction(0))
+    plan = [StratumPlan(k, 0) for k in trains]
+    for g, group in enumerate(groups):
+        for s in group:
+            plan[s] = StratumPlan(trains[s], kept[s], g)
+    return plan
+
+
+def _needed(
+    blocks: Sequence[Planned], groups: Sequence[Sequence[int]], weight: Fraction
+) -> list[int]:
+    """Say how many rows of each stratum calibrate: in a group no more than its w asks for."""
+    kept = [block.n_calibration for block in blocks]
+    for group in groups:
+        if len(group) > 1 or weight:
+            w = max([weight, *(blocks[s].weight for s in group)])
+            for s in group:
+                kept[s] = min(kept[s], needed_calibration(blocks[s].n_test, w))
+    return kept
+
+
+def balanced(trains: Sequence[int], mixture: Mapping[int, int]) -> list[int]:
     """Let no stratum train on many more rows than its share of the mixture.
 
     A score tells known normals from the mixture. Where a stratum is rare among the ones and

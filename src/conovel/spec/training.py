@@ -82,11 +82,7 @@ def train_share(n_null: int, n_tests: int, level: Level, least: Fraction = HALF)
 
 
 def as_share(
-    train_fraction: Level | None,
-    n_null: int,
-    n_tests: int,
-    level: Level,
-    least: Fraction = HALF,
+    train_fraction: Level | None, n_null: int, n_tests: int, level: Level, least: Fraction = HALF
 ) -> Fraction:
     """Read `train_fraction`; None is :func:`train_share`."""
     if train_fraction is None:

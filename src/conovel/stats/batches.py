@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +46,20 @@ class Batch:
     n_calibration: int
     rows: NDArray[np.int64]
     ranks: NDArray[np.int64]
+    # With strata, the e-values of rows, descending to 0: the rank of a row is the place of its own
+    values: tuple[Fraction, ...] = ()
 
     @classmethod
-    def of(cls, ranks: NDArray[np.int64], n_calibration: int, most: int) -> Batch:
+    def of(
+        cls,
+        ranks: NDArray[np.int64],
+        n_calibration: int,
+        most: int,
+        values: tuple[Fraction, ...] = (),
+    ) -> Batch:
         """Hold the ranks up to `most`, and count the others."""
         rows = np.flatnonzero(within_limit(ranks, most))
-        return cls(ranks.size, n_calibration, rows, ranks[rows])
+        return cls(ranks.size, n_calibration, rows, ranks[rows], values)
 
     @property
     def histogram(self) -> RankHistogram:
@@ -106,6 +115,33 @@ def evidence_limit(batch: Batch, level: Fraction, most: Fraction) -> int:
     return limit if k else 0
 
 
+class Evidence(NamedTuple):
+    """Rows of one batch that have the same e-value."""
+
+    limit: int  # their largest rank
+    n_rows: int  # rows with this e-value or a larger one
+    value: Fraction
+
+
+def evidence_of(batch: Batch, level: Fraction, most: Fraction) -> list[Evidence]:
+    """Return the e-values of a batch above zero, the largest first; see :func:`evidence_limit`.
+
+    With strata they were made with the batch.
+
+    Proof: Lemma 10 (docs/theory.md#lem-batch-evidence), Lemma 12
+    (docs/theory.md#lem-block-evidence).
+    """
+    if batch.values:
+        ordered = np.sort(batch.ranks)
+        counts = np.searchsorted(ordered, np.arange(len(batch.values)) + 1, side="right").tolist()
+        return [Evidence(i + 1, counts[i], e) for i, e in enumerate(batch.values) if e]
+    limit = evidence_limit(batch, level, most)
+    if not limit:
+        return []
+    value = Fraction(batch.n_calibration + 1, limit)
+    return [Evidence(limit, batch.histogram.at_most(limit), value)]
+
+
 def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
     """Run e-BH over all rows of all batches, each of them ranked by a score of its own.
 
@@ -113,15 +149,14 @@ def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
 
     Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
     """
-    limits = [evidence_limit(batch, LIST_SHARE * level, LIST_MOST) for batch in batches]
-    values = [
-        Fraction(batch.n_calibration + 1, limit) if limit else Fraction(0)
-        for batch, limit in zip(batches, limits, strict=True)
-    ]
-    counts = [batch.histogram.at_most(limit) for batch, limit in zip(batches, limits, strict=True)]
-    m = sum(batch.n_tests for batch in batches)
-    accepted = accepted_values([*values, Fraction(0)], [*counts, m - sum(counts)], level)
-    return [limit if ok else 0 for limit, ok in zip(limits, accepted[:-1], strict=True)]
+    by_batch = [evidence_of(batch, LIST_SHARE * level, LIST_MOST) for batch in batches]
+    values, counts = [Fraction(0)], [sum(batch.n_tests for batch in batches)]
+    for own in by_batch:
+        values += [one.value for one in own]
+        counts += np.diff([0, *(one.n_rows for one in own)]).tolist()
+    counts[0] -= sum(counts[1:])
+    accepted = iter(accepted_values(values, counts, level)[1:])
+    return [max([0, *(one.limit for one in own if next(accepted))]) for own in by_batch]
 
 
 def rejections_reach(k: int, n_tests: int, n_rejected: int, m: int) -> bool:
@@ -168,7 +203,16 @@ def final_by_evidence(batch: Batch, n_before: int, level: Fraction, t: int, n_ba
     Proof: Theorem 15 (docs/theory.md#thm-final).
     """
     own = level * level_share(t, n_batches)
-    limit = evidence_limit(batch, own * max(Fraction(1), Fraction(t, 2)), FINAL_MOST)
-    n_rejected = n_before + batch.histogram.at_most(limit)
-    enough = own * n_rejected * (batch.n_calibration + 1) >= batch.n_tests * limit
-    return limit if enough else 0
+    for one in reversed(evidence_of(batch, *final_share(level, t, n_batches))):
+        if own * (n_before + one.n_rows) * one.value >= batch.n_tests:
+            return one.limit
+    return 0
+
+
+def final_share(level: Fraction, t: int, n_batches: int) -> tuple[Fraction, Fraction]:
+    """Return at which level the evidence of final batch t stops, and at which share of its rows.
+
+    Proof: Theorem 15 (docs/theory.md#thm-final).
+    """
+    own = level * level_share(t, n_batches)
+    return own * max(Fraction(1), Fraction(t, 2)), FINAL_MOST

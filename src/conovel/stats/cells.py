@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from numbers import Rational
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -284,18 +283,6 @@ def common_weight(agents: Sequence[PooledBlock | Member]) -> Fraction:
     """
     sizes = [(b.n_test, b.n_calibration + 1) for b in agents if b.takes_part]
     return max((Fraction(*size) for size in sizes), default=Fraction(0))
-
-
-def as_weight(weight: Any, lowest: Fraction) -> Fraction:
-    """Return a weight as a fraction, if it is at least the lowest that the theorem allows."""
-    if not isinstance(weight, Rational) or isinstance(weight, bool):
-        raise InputError(f"weight must be an integer or a Fraction, not {weight!r}")
-    if weight < lowest or weight <= 0:
-        raise InputError(
-            f"weight must be above 0 and at least {lowest}, the largest m/(ℓ + 1) of an agent,"
-            f" not {weight}: see common_weight"
-        )
-    return Fraction(weight)
 
 
 class Reach(NamedTuple):

@@ -197,29 +197,8 @@ def _least_closed(values: Sequence[int], counts: Sequence[int], slope: Fraction)
     return None
 
 
-def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:
-    """Turn the R rejections of a procedure into compound e-values, m/(βR) for a rejected row.
-
-    The level β is a proven bound on the false discovery rate of the procedure.
-
-    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
-    """
-    beta = as_level(level)
-    mask = as_array(rejected, "rejected")
-    if mask.ndim != 1 or mask.size == 0:
-        raise SampleError(f"rejected must have one dimension and a row, not shape {mask.shape}")
-    if mask.dtype != np.bool_:
-        raise InputError(f"rejected must be True or False for every row, not {mask.dtype}")
-    n_rejected = int(np.count_nonzero(mask))
-    value = Fraction(mask.size) / (beta * n_rejected) if n_rejected else Fraction(0)
-    return Evidence((Fraction(0), value), mask.astype(np.int64))
-
-
-def averaged(evidence: Sequence[Evidence], weights: Sequence[Rational] | None = None) -> Evidence:
-    """Average compound e-values of the same rows with fixed weights.
-
-    The weights are not negative and add up to at most 1. They are fixed before any of the rows was
-    seen. None gives all the same weight.
+def averaged(evidence: Sequence[Evidence]) -> Evidence:
+    """Average compound e-values of the same rows.
 
     Proof: Lemma 9 (docs/theory.md#lem-e-bh).
     """
@@ -228,34 +207,17 @@ def averaged(evidence: Sequence[Evidence], weights: Sequence[Rational] | None = 
     sizes = {len(part) for part in evidence}
     if len(sizes) > 1:
         raise SampleError(f"evidence must be about the same rows, not about {sorted(sizes)} rows")
-    shares = _as_weights(weights, len(evidence))
     values: list[Fraction] = [Fraction(0)]
     codes = np.zeros(sizes.pop(), dtype=np.int64)
-    for part, share in zip(evidence, shares, strict=True):
+    for part in evidence:
         # One code for every pair of values that occurs together.
         pairs, codes = np.unique(codes * len(part.values) + part.codes, return_inverse=True)
         old, new = np.divmod(pairs, len(part.values))
         values = [
-            values[i] + share * part.values[j]
+            values[i] + part.values[j] / len(evidence)
             for i, j in zip(old.tolist(), new.tolist(), strict=True)
         ]
     return Evidence(tuple(values), codes)
-
-
-def _as_weights(weights: Sequence[Rational] | None, n: int) -> list[Fraction]:
-    if weights is None:
-        return [Fraction(1, n)] * n
-    if len(weights) != n:
-        raise SampleError(f"there must be one weight for each of {n} parts, not {len(weights)}")
-    if not all(isinstance(weight, Rational) for weight in weights):
-        raise InputError("weights must be integers or Fractions: write 0.5 as Fraction(1, 2)")
-    shares = [Fraction(weight) for weight in weights]
-    if min(shares) < 0 or sum(shares) > 1:
-        raise InputError(
-            f"weights must not be negative and must add up to at most 1, not {sum(shares)}:"
-            " divide them by their sum"
-        )
-    return shares
 
 
 def _grouped(e_values: Any) -> tuple[Sequence[Any], NDArray[np.int64]]:

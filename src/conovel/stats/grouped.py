@@ -21,12 +21,12 @@ others all its rows above its floor, whatever k is (Theorem 18 of docs/theory.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from numbers import Rational
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +36,6 @@ from conovel.stats.cells import (
     Member,
     PooledBlock,
     Reach,
-    as_weight,
     check_blocks,
     common_weight,
     level_left,
@@ -55,8 +54,6 @@ class PooledGroup:
     # alone takes part, x and the floor are not needed, and all of the level is used. None: one
     # agent, without a floor.
     room: Level | None = None
-    # The weight w of a calibration row; None is the smallest that the theorem allows
-    weight: Rational | None = None
     # How many rejections the group may expect, by one or more guesses; None: as many as it has
     # tests. Like x and floors, it must not depend on which mixture rows are calibration rows.
     expected: Sequence[int] | None = None
@@ -72,8 +69,6 @@ class PooledGroup:
             raise InputError(f"a group of {n} agents needs a room and floors")
         if self.sizes is not None:
             self._check_totals()
-        if self.weight is not None:
-            object.__setattr__(self, "weight", as_weight(self.weight, self._least_weight))
         if self.sizes is None and self.is_several:
             self._check_floors()
 
@@ -85,7 +80,6 @@ class PooledGroup:
         calibration_counts: ArrayLike,
         room: Level | None,
         expected: Sequence[int] | None = None,
-        weight: Rational | None = None,
     ) -> PooledGroup:
         """Return a group of which only totals are known: rows of all its agents in each cell.
 
@@ -102,7 +96,7 @@ class PooledGroup:
             Tests m_j and calibration rows ℓ_j of every agent of the group.
         test_counts, calibration_counts : array-like of int, shape (n_cells,)
             Totals over all agents, of rows at or above their agent's floor.
-        room, expected, weight
+        room, expected
             As for the class.
 
         Proof: Corollary 5 (docs/theory.md#cor-joint-totals), Theorem 12
@@ -118,7 +112,7 @@ class PooledGroup:
         pairs = tuple((as_whole(m, "n_test"), as_whole(n, "n_calibration")) for m, n in sizes)
         n_test, n_calibration = (sum(one) for one in zip(*pairs, strict=True)) if pairs else (0, 0)
         total = PooledBlock(n_test, n_calibration, test_counts, calibration_counts)  # type: ignore[arg-type]
-        return cls((total,), room, weight, expected, pairs)
+        return cls((total,), room, expected, pairs)
 
     @property
     def n_test(self) -> int:
@@ -130,11 +124,6 @@ class PooledGroup:
         """How many rejections the group may expect, from 1 to the number of its tests."""
         given = (self.n_test,) if self.expected is None else self.expected
         return tuple(max(min(n, self.n_test), 1) for n in given)
-
-    @property
-    def w(self) -> Fraction:
-        """The weight of a calibration row; zero if the group cannot reject a row."""
-        return self._least_weight if self.weight is None else Fraction(self.weight)
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
@@ -169,7 +158,8 @@ class PooledGroup:
         return level_left(self.members, self.w, level, Reach(self.n_test, above, share, others))
 
     @property
-    def _least_weight(self) -> Fraction:
+    def w(self) -> Fraction:
+        """The smallest weight of a calibration row; zero if the group cannot reject a row."""
         if self.room is not None:
             return common_weight(self.members)
         # Without a floor the counts may be cut off where no row can be rejected. That cut sees
@@ -232,6 +222,16 @@ class PooledOutcome:
         if self.cell is None:
             return np.zeros(rows.shape, dtype=np.bool_)
         return np.asarray(rows >= max(self.cell, floor))
+
+    def evidence(self, m: int, level: Fraction) -> Fraction:
+        """Return the e-value mπ(1 - x)/(w(1 + C)) of each rejected row among m; zero if none is.
+
+        Proof: Lemma 12 (docs/theory.md#lem-block-evidence).
+        """
+        if self.cell is None:
+            return Fraction(0)
+        above = self.weight * (1 + self.n_calibration_above)
+        return m * self.share * self.level_used / (level * above)
 
 
 def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction, ...]:
@@ -296,14 +296,17 @@ def levels_used(
 
 
 def grouped_cut(
-    groups: Sequence[PooledGroup], level: Level, liars: int = 0
+    groups: Sequence[PooledGroup], level: Level, liars: int = 0, most: int | None = None
 ) -> tuple[PooledOutcome, ...]:
     """Decide for all groups by one step-up, at level α over all groups together.
 
     Every agent with tests is in one group. With `liars`, so many agents may lie about their
-    counts, and α bounds the false discovery rate over the rows of the others.
+    counts, and α bounds the false discovery rate over the rows of the others. Beyond `most`
+    rejections, or what lets one calibration row of each group in, no group goes on: then
+    rejections are evidence for a list over several batches.
 
-    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint).
+    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint), Lemma 12
+    (docs/theory.md#lem-block-evidence).
     """
     alpha = as_level(level)
     if not groups:
@@ -324,10 +327,13 @@ def grouped_cut(
     # Every number of rejections that is possible is at most the first k. As N and N - D are
     # nondecreasing, k falls to the largest fixed point; each step but the last raises the cell of
     # a group.
-    k, last = sum(side.rejected[0] for side in sides), -1
+    k = limit = sum(side.rejected[0] for side in sides)
+    if most is not None:
+        limit = max([most, *(math.ceil(2 / side.rate) for side in sides if side.rate)])
+    last = -1
     while k != last:
-        last, k = k, _relied_on(sides, k, liars)
-    return tuple(side.outcome(k) for side in sides)
+        last, k = k, _relied_on(sides, min(k, limit), liars)
+    return tuple(side.outcome(min(k, limit)) for side in sides)
 
 
 def cut_at(groups: Sequence[PooledGroup], level: Level, k: int) -> tuple[PooledOutcome, ...]:
@@ -354,11 +360,10 @@ def pooled_cut(
     blocks: Sequence[PooledBlock],
     level: Level,
     room: Level,
-    weight: Rational | None = None,
     liars: int = 0,
 ) -> PooledOutcome:
     """Decide for all agents together, by one calibration for the network: a single group."""
-    [outcome] = grouped_cut([PooledGroup(blocks, room, weight)], level, liars)
+    [outcome] = grouped_cut([PooledGroup(blocks, room)], level, liars)
     return outcome
 
 

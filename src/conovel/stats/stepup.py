@@ -23,11 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import (
-    GuaranteeWarning,
-    InputError,
-    SampleError,
-)
+from conovel.errors import GuaranteeWarning, InputError, SampleError
 from conovel.stats.levels import Level, as_level, as_liars
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.ranks import as_block, as_ranks, as_scores

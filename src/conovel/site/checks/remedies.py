@@ -120,9 +120,7 @@ def _stratum(rows: Compared) -> str | None:
     return None
 
 
-def _candidates(
-    rows: Compared,
-) -> Iterator[tuple[float, str, NDArray[np.intp], NDArray[np.intp]]]:
+def _candidates(rows: Compared) -> Iterator[tuple[float, str, NDArray[np.intp], NDArray[np.intp]]]:
     """Give columns of few values whose shares differ, by how much, with the value of each row."""
     for column in dict.fromkeys(rows.sources):
         features = [j for j, source in enumerate(rows.sources) if source == column]

@@ -342,10 +342,7 @@ class Reasons:
     def telling(self, i: int, top: int) -> list[Reason]:
         """Return the first reason of a row, and others that count for its pattern."""
         first, *others = self.of_row(i, top) or [Reason((), "unexplained", 0.0)]
-        return [
-            first,
-            *filter(_counts, others),
-        ]
+        return [first, *filter(_counts, others)]
 
     def _counted(self, i: int, top: int) -> tuple[str, ...]:
         counted = [reason for reason in self.of_row(i, top) if _counts(reason)]

@@ -80,11 +80,7 @@ def make_private_surrogate(
 
 
 def noisy_sums(
-    training: TrainingSet,
-    n_mixture: int,
-    public: Units,
-    privacy: Privacy,
-    noise: NoiseSource,
+    training: TrainingSet, n_mixture: int, public: Units, privacy: Privacy, noise: NoiseSource
 ) -> tuple[Units, Sums, float]:
     """Return all that depends on rows, after the noise, and the scale of the noise of the sums.
 
