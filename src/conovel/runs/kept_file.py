@@ -23,7 +23,6 @@ import hashlib
 import json
 import struct
 from dataclasses import MISSING, dataclass, fields
-from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -271,6 +270,7 @@ def read_detector(data: bytes) -> dict[str, Any]:
     if normals.ndim != 2 or normals.shape[1] != width:
         raise SavedFileError("its known normals have another number of columns")
     novelties = _as_known(content.novelties, settings, width)
+    sure = settings.confidence
     try:
         schema = _as_schema(settings.schema, settings.columns)
         read = {
@@ -280,7 +280,7 @@ def read_detector(data: bytes) -> dict[str, Any]:
             "model": content.model,
             "normals": normals,
             "novelties": novelties,
-            "confidence": _as_confidence(settings.confidence),
+            "confidence": None if sure is None else as_level(sure, "confidence"),
             "strata": _as_strata(settings, content.strata, schema, scores),
         }
     except ConovelError as error:
@@ -288,10 +288,6 @@ def read_detector(data: bytes) -> dict[str, Any]:
     numbers = {**vars(settings), **read}
     del numbers["known_kinds"]
     return numbers
-
-
-def _as_confidence(text: str | None) -> Fraction | None:
-    return None if text is None else as_level(text, "confidence")
 
 
 def _as_strata(

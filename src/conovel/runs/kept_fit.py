@@ -66,32 +66,7 @@ def keep(
 ) -> KeptDetector:
     """Fit a score, calibrate it, and take it apart; see :meth:`conovel.AdaDetect.keep`."""
     tell("checking rows")
-    if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
-        raise InputError(
-            "a kept detector has one score and plain BH: leave repeats, pi0 and ties out"
-        )
-    if settings.chance is not None:
-        raise InputError(
-            "a kept detector does not know the rows of its batches, whose weights would decide:"
-            " leave weights out, or call detect(X_null, X_test)"
-        )
-    if settings.confidence is not None:
-        raise InputError("confidence is about one list: leave it out for a kept detector")
-    if settings.train_fraction == 0:
-        raise InputError(
-            "a kept detector learns before its batches come, and some known normals must train:"
-            " give a train_fraction above 0, or leave it out"
-        )
-    if not all(one.learns for one in settings.candidates):
-        raise ScorerError(
-            "a model that was trained elsewhere is kept in its own file, and nothing that could be"
-            " kept is fitted here: call detect with each batch"
-        )
-    if reads_frames(settings.candidates):
-        raise ScorerError(
-            "a pipeline that chooses columns by name has no form that can be kept: leave that part"
-            " out, categories become numbers by the schema of the detector"
-        )
+    _require_keepable(settings)
     sure = None if confidence is None else as_level(confidence, "confidence")
     # More rows calibrate where a rank counts for more; it follows from numbers of rows alone.
     level = settings.level if sure is None else settings.level / price(sure)
@@ -130,6 +105,36 @@ def keep(
         confidence=sure,
         strata=strata,
     )
+
+
+def _require_keepable(settings: OneSiteSettings) -> None:
+    """Refuse what a kept detector does not have."""
+    if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
+        raise InputError(
+            "a kept detector has one score and plain BH: leave repeats, pi0 and ties out"
+        )
+    if settings.chance is not None:
+        raise InputError(
+            "a kept detector does not know the rows of its batches, whose weights would decide:"
+            " leave weights out, or call detect(X_null, X_test)"
+        )
+    if settings.confidence is not None:
+        raise InputError("confidence is about one list: leave it out for a kept detector")
+    if settings.train_fraction == 0:
+        raise InputError(
+            "a kept detector learns before its batches come, and some known normals must train:"
+            " give a train_fraction above 0, or leave it out"
+        )
+    if not all(one.learns for one in settings.candidates):
+        raise ScorerError(
+            "a model that was trained elsewhere is kept in its own file, and nothing that could be"
+            " kept is fitted here: call detect with each batch"
+        )
+    if reads_frames(settings.candidates):
+        raise ScorerError(
+            "a pipeline that chooses columns by name has no form that can be kept: leave that part"
+            " out, categories become numbers by the schema of the detector"
+        )
 
 
 def _within_strata(

@@ -12,8 +12,8 @@ Layout (all fields are required, in any order; docs/how-to/every-day.md describe
      "list_size": 0, or in a network the rows on the list over all agents,
      "checksum": SHA-256 of the other fields}
 
-Format 3 has strata; "settings" then has the digest of their columns for a kept score, too. Format
-1 is read, too. Its facts have no settings: those of the next batch are then noted.
+Format 3 has strata, whose columns have a digest in "settings"; format 2 has none. In format 1
+facts have no settings, and those of the next batch are noted.
 """
 
 from __future__ import annotations
@@ -255,8 +255,7 @@ def _as_ledger(content: Any) -> Ledger:
         _require(has_settings == (format_ > 1), "facts are not as expected")
         settings = tuple(sorted(facts.settings.items()))
         ledger.facts = BatchFacts(facts.score, facts.source, facts.schema, "", settings)
-        has_strata = format_ == FORMAT
-        _require(bool(ledger.facts.strata) == has_strata, "strata go with format 3")
+        _require(bool(ledger.facts.strata) == (format_ == FORMAT), "strata go with format 3")
     ledger.list_size = record.list_size
     _require((facts is None) == (not record.batches), "facts and batches contradict each other")
     for number, plain in enumerate(record.batches, 1):
@@ -290,10 +289,9 @@ def _take(ledger: Ledger, record: _BatchRecord, label: str) -> None:
 def _as_values(ledger: Ledger, given: list[str] | None, label: str) -> tuple[Fraction, ...]:
     """Check the e-values of a batch with strata: they descend to zero."""
     has_strata = ledger.facts is not None and bool(ledger.facts.strata)
-    _require((given is not None) == has_strata, f"the evidence of {label} is wrong")
     values = tuple(map(Fraction, given or ()))
-    descend = all(one > other for one, other in pairwise(values))
-    _require(descend and (not values or not values[-1]), f"the evidence of {label} is wrong")
+    descend = all(one > other for one, other in pairwise(values)) and not any(values[-1:])
+    _require(descend and (given is not None) == has_strata, f"the evidence of {label} is wrong")
     return values
 
 
