@@ -22,7 +22,7 @@ import pyarrow.parquet as pa_parquet
 PROGRAM = Path(sys.executable).with_name("conovel")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^((?: {4}[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
 # What is done by whoever calls this, and what a page names for developers.
-LEFT_OUT = ("pip install", "make ")
+LEFT_OUT = ("pip install", "make ", "git clone", "cd ")
 # As a page has it, and so that it ends soon.
 SHORTER = {"make demo": "python -m conovel.demo", "--trials 100": "--trials 1"}
 

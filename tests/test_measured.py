@@ -26,6 +26,8 @@ LINE = re.compile(
     r"(?:no default score|defaults (?P<defaults>(?:`\w+ [0-9a-f]{8}`(?:, )?)+)), "
     r"(?P<trials>[^`*]*\d[^`*]*|one run): (?P<command>`[^`]+`(?:(?:, | and )`[^`]+`)*)\.\*"
 )
+# A cell that begins with a number that is not whole; the number of a version is none.
+MEASURED = re.compile(r"\| *\**[−+-]?\d*\.\d+(?![\d.]| to )")
 QUICK = {"detect", "kept", "together"}
 
 
@@ -52,7 +54,7 @@ def unmeasured(text: str) -> list[str]:
         above = {other: has for other, has in above.items() if other < level}
         above[level] = bool(LINE.search(body))
         tables = re.findall(r"^(\|.*\|)\n\|[ :|-]+\|\n((?:\|.*\n?)+)", body, flags=re.M)
-        holds_numbers = [head for head, rows in tables if re.search(r"\d\.\d|\.\d\d", rows)]
+        holds_numbers = [head for head, rows in tables if MEASURED.search(rows)]
         if holds_numbers and not any(above.values()):
             without += holds_numbers
     return without

@@ -23,14 +23,18 @@ def test_the_documented_example_writes_a_page(tmp_path, monkeypatch, few_trees):
 
 def test_the_demo_ends_with_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "Network", partial(cn.Network, **PLAIN))
     demo.main()
     printed = capsys.readouterr().out
     assert "conovel-demo.html" in printed
     for bank in demo.HABITS:  # who flagged what, and why
-        assert re.search(rf"^ *{bank} +{demo.N_NULL} +{demo.N_TEST} +\d+", printed, re.MULTILINE)
-        row = rf"^{bank} +{bank[0].upper()}\d{{3}} +0\.\d+ +\S+ .*normally .* to "
-        assert re.search(row, printed, re.MULTILINE)
+        assert re.search(rf"^ *{bank} +{demo.N_FRAUD}( +\d+){{5}}", printed, re.MULTILINE)
+        assert re.search(rf"^{bank} +{bank[0].upper()}\d{{3}} +\S+", printed, re.MULTILINE)
+    assert re.search(r"normally .* to ", printed)
+    alone, together = re.search(r"^ *all +\d+ +(\d+) +\d+ +(\d+)", printed, re.MULTILINE).groups()
+    assert int(alone) < int(together)
+    assert re.search(r"like \d+ known", printed)  # a case that north has confirmed
+    limits = re.search(r"at most\s+(\d+)\s+of\s+the\s+(\d+)\s+flagged", printed).groups()
+    assert int(limits[0]) < int(limits[1])
     page = (tmp_path / "conovel-demo.html").read_text(encoding="utf-8")
     assert "novelties were found" in page
     assert "What does not hold" not in page
