@@ -94,7 +94,7 @@ def machines(file: Path, folder: Path) -> tuple[Path, Path]:
 def federated(rows: dict[str, tuple[pd.DataFrame, pd.DataFrame]], folder: Path) -> Path:
     """Run a federation on this machine; give the page that one of its sites wrote."""
     columns = {n: tuple({c: t[c].to_numpy() for c in t} for t in two) for n, two in rows.items()}
-    federation = Loopback(folder, columns, consent='regimes = ["joint"]')
+    federation = Loopback(folder, columns, consent='regimes = ["together"]')
     for site in federation.sites:
         path = federation.settings(site)
         path.write_text(path.read_text().replace("[data]", '[data]\nid = "Product ID"'))
