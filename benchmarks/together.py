@@ -25,6 +25,7 @@ from sklearn.ensemble import RandomForestClassifier
 import conovel as cn
 from benchmarks._real_sets import Site, files, load
 from benchmarks._real_sets import draw as draw_trial
+from benchmarks._shapes import DESIGNS as SHAPES
 from benchmarks._shapes import Design
 from conovel.experiments.gaussian import gaussian_design
 
@@ -61,12 +62,11 @@ def with_share(share: float, shift: float) -> Draw:
     return draw
 
 
-def of_shape(shape: str, shift: float) -> Draw:
+def of_shape(design: Design) -> Draw:
     """Return three agents of the paper's design with novelties of another shape."""
 
     def draw(seed: int) -> list[Site]:
-        agents = Design(shape, shift).draw(seed)
-        return [Site(one.X_null, one.X_test, one.is_novel) for one in agents]
+        return [Site(one.X_null, one.X_test, one.is_novel) for one in design.draw(seed)]
 
     return draw
 
@@ -146,11 +146,7 @@ def designs(folder: Path | None) -> dict[str, Draw]:
     }
     named |= {f"2 % novel, shift {shift}": with_share(0.02, float(shift)) for shift in (0, 2)}
     named["40 % novel, shift 2"] = with_share(0.4, 2.0)
-    named |= {
-        f"{shape}, shift {shift}": of_shape(shape, float(shift))
-        for shape in ("symmetric", "curved")
-        for shift in (0, 2)
-    }
+    named |= {name: of_shape(design) for name, design in SHAPES.items()}
     paths = files(folder) if folder else {}
     for name in ("shuttle", "thyroid"):
         if name in paths:

@@ -36,7 +36,6 @@ class Measured(NamedTuple):
 
     page: str
     defaults: dict[str, str]
-    command: str
 
 
 def sections(text: str) -> list[tuple[int, str]]:
@@ -66,7 +65,6 @@ def lines(page: Path) -> list[Measured]:
         Measured(
             page.name,
             dict(one.split() for one in re.findall(r"`([^`]+)`", line["defaults"] or "")),
-            line["command"],
         )
         for line in LINE.finditer(page.read_text(encoding="utf-8"))
     ]

@@ -33,8 +33,9 @@ def begin_log(path: Path, command: str) -> None:
             logger.removeHandler(earlier)  # of a command that ran before in this process
             earlier.close()
         logger.addHandler(handler)
-    logger.setLevel(level)
-    logger.info("conovel %s %s", __version__, command)
+    own = logging.getLogger("conovel")
+    own.setLevel(level)
+    own.info("conovel %s %s", __version__, command)
 
 
 class _OneLine(logging.Formatter):

@@ -85,10 +85,8 @@ class BatchStrata(SiteStrata):
 
         Proof: Theorem 22 (docs/theory.md#thm-strata), Theorem 10 (docs/theory.md#thm-joint).
         """
-        scales, (calibration, normals) = (
-            {},
-            (self.kept.scores[places] for places in (split.calibration, split.train)),
-        )
+        scores, scales = self.kept.scores, {}
+        calibration, normals = scores[split.calibration], scores[split.train]
         for s in rows.tested:
             own = calibration[rows.calibration == s], tests[rows.tests == s]
             here = self.strata.null[split.train] == s
